@@ -644,11 +644,6 @@ struct tb_digest tb_tls_shown(const struct tb_tls *tls)
     return tls->shown;
 }
 
-struct tb_digest tb_tls_authorities(const struct tb_tls *tls)
-{
-    return tls->trust;
-}
-
 struct tb_digest tb_tls_trust(const struct tb_tls *tls)
 {
     const struct tb_digest all[] = {tls->trust, tb_revoked_digest(tls->revoked)};

@@ -62,7 +62,6 @@ struct tb_digest tb_tls_shown(const struct tb_tls *tls);
  * added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal ones
  * let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
-struct tb_digest tb_tls_authorities(const struct tb_tls *tls); /* the same without the revoked ones */
 /* notAfter of the CA that ends first; 0: there is none. */
 uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls);
 

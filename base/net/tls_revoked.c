@@ -55,7 +55,7 @@ bool tb_tls_is_revoked(const struct tb_tls *tls)
 static bool chain_trusted(const struct tb_tls *tls, const STACK_OF(X509) * chain)
 {
     struct tb_identity peer;
-    if (sk_X509_num(chain) <= 0 || tb_tls_cert_identity(sk_X509_value(chain, 0), &peer) != TB_OK)
+    if (sk_X509_num(chain) <= 0 || tb_tls_cert_identity(tls->spiffe, sk_X509_value(chain, 0), &peer) != TB_OK)
         return false;
     for (int i = 0; i < sk_X509_num(chain); i++)
         for (uint32_t k = 0; k < tls->bound_count; k++)

@@ -137,7 +137,7 @@ bool tb_pki_requested(X509_REQ *request, struct tb_identity *identity_out)
         if (OBJ_obj2nid(X509_EXTENSION_get_object(extension)) != NID_subject_alt_name) continue;
         good = X509_add_ext(cert, extension, -1) == 1;
     }
-    good = good && tb_tls_cert_identity(cert, identity_out) == TB_OK;
+    good = good && tb_tls_cert_identity(NULL, cert, identity_out) == TB_OK;
     sk_X509_EXTENSION_pop_free(all, X509_EXTENSION_free);
     X509_free(cert);
     ERR_clear_error();

@@ -110,7 +110,7 @@ static enum tb_pki_kind kind_of(X509 *cert, struct tb_identity *identity)
 {
     *identity = (struct tb_identity){.kind = TB_IDENTITY_NONE};
     if (X509_check_ca(cert) == 1) return tb_pki_signed_by(cert, cert) ? TB_PKI_ROOT : TB_PKI_ISSUING;
-    return tb_tls_cert_identity(cert, identity) == TB_OK ? TB_PKI_LEAF : TB_PKI_STRANGE;
+    return tb_tls_cert_identity(NULL, cert, identity) == TB_OK ? TB_PKI_LEAF : TB_PKI_STRANGE;
 }
 
 static int32_t signer_of(const struct tb_pki_look *look, X509 *cert)

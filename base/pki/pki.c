@@ -332,7 +332,7 @@ static enum tb_status renew(const struct tb_pki_renewal *r, const struct tb_pki_
 {
     X509 *old = sk_X509_value(chain, 0);
     const struct tb_pki_span span = {0, r->valid_s != 0 ? r->valid_s : span_of(old)};
-    if (tb_tls_cert_identity(old, identity_out) != TB_OK)
+    if (tb_tls_cert_identity(NULL, old, identity_out) != TB_OK)
         return tb_pki_say(TB_BAD_FILE, error_out, "%.150s: has not exactly one tombolo:// URI", r->cert_path);
     enum tb_status status = leaf_fits(identity_out, span, error_out);
     if (status == TB_OK) status = was_ours(r, a, chain, error_out);

@@ -64,6 +64,22 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     (void)tb_catalog_settle(c, TB_OK);
 }
 
+void tb_catalog_site_leaves(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
+{
+    tb_catalog_enter(c, now);
+    tb_records_leave(c, name);
+    const uint32_t site = tb_catalog_site_find(c, name);
+    if (site == NONE) return;
+    for (uint32_t r = site_at(c, site)->references, next; r != NONE; r = next) {
+        const uint32_t version = reference_at(c, r)->version;
+        next = reference_at(c, r)->owner_next;
+        tb_reference_end(c, r);
+        tb_crossing_ask_again(c, version);
+        tb_catalog_touch_version(c, version);
+    }
+    (void)tb_catalog_settle(c, TB_OK);
+}
+
 void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct tb_name *site,
                              const struct tb_id *uid)
 {

@@ -17,6 +17,10 @@ TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns n
  * still be asked for what it had announced. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name);
 
+/* The site is no peer any more: nothing that it holds counts, and nothing is known of it. Its link
+ * is down. */
+void tb_catalog_site_leaves(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name);
+
 /* A peer says what it knows of a version. OPEN, READY and KEPT: it has the version, or is getting
  * it.
  *

@@ -21,7 +21,8 @@
     X(TB_CLI_VERSION, 6, "the version is lost, broken, withdrawn or was abandoned")                          \
     X(TB_CLI_SITE, 7,                                                                                        \
       "this machine or the gateway's failed: memory, disk, a system call, or an error of ours")              \
-    X(TB_CLI_DIFFERS, 8, "bytes that should be equal differ")                                                \
+    X(TB_CLI_DIFFERS, 8, "bytes that should be equal differ, or configurations that were compared")          \
+    X(TB_CLI_RESTART, 9, "done, but for what needs a restart of the gateway")                                \
     X(TB_CLI_INTERRUPTED, 130, "interrupted")
 
 enum tb_cli_exit {

@@ -236,8 +236,24 @@ static const struct tb_cli_option pki_revoke_options[] = {
 
 static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
 
+static const struct tb_cli_option show_options[] = {
+    {"effective", TB_CLI_FLAG, NULL, "also what FILE does not say, and where each value came from"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option reload_options[] = {
+    {"dry-run", TB_CLI_FLAG, NULL, "show what would change, and change nothing"},
+    {"reason", TB_CLI_TEXT, "TEXT", "for the audit record"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option explain_options[] = {
     {"markdown", TB_CLI_FLAG, NULL, "as a table for docs/config.md"},
+    {"man", TB_CLI_FLAG, NULL, "as the manual page tombolo.yaml(5)"},
     COMMON_OPTIONS,
     END,
 };
@@ -443,9 +459,30 @@ static const struct tb_cli_command commands[] = {
      "within a week, an arena on a disk, a file or port that another process holds now. Each has "
      "file:line:column. Exits with 1 when there is an error.",
      "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
-    {"config explain", "[FILE]", "every key of the configuration, with its meaning",
-     "Prints all keys with type, default, range, unit and why; with FILE, also their values there.",
-     "tombolo config explain /etc/tombolo/east.yaml", explain_options, 0, 1, tb_cli_config_explain},
+    {"config show", "[FILE]", "a configuration: a file's, or the one that a gateway runs with",
+     "Prints what FILE says; with --effective all that counts, each value with the line that it stands in, "
+     "or "
+     "`default`. Without FILE it is the configuration that this site's gateway runs with, after the last "
+     "reload. What is printed is a file that says the same.",
+     "tombolo config show --effective /etc/tombolo/east.yaml", show_options, 0, 1, tb_cli_config_show},
+    {"config explain", "[KEY]", "every key of the configuration, or one, with its meaning",
+     "Prints each key with type, default, range, unit and why, and whether a change of it counts by a "
+     "reload. "
+     "KEY is a key such as arena.bytes or peers.west.rate, or a section such as link.",
+     "tombolo config explain peers.west.rate", explain_options, 0, 1, tb_cli_config_explain},
+    {"config diff", "FILE [FILE]", "what differs between a file and a gateway, or between two files",
+     "With one FILE: what would change if the gateway ran with it. With two: what the second changes. Each "
+     "line says whether a reload is enough. Exits with 8 when something differs.",
+     "tombolo config diff /etc/tombolo/east.yaml", control_options, 1, 2, tb_cli_config_diff},
+    {"reload", "", "the gateway reads its configuration again",
+     "The gateway reads and checks all of its file, as at a SIGHUP. On an error nothing changes. Else each "
+     "change that needs no restart counts at once, with no stream closed, and the others are named: models, "
+     "rights, keep, subscriptions, peers, their addresses and rates, limits and the log's level are live; "
+     "`tombolo config explain KEY` says it of each key. --dry-run shows what would change. Exits with 0 when "
+     "all of the file counts, 9 when some of it needs a restart, 1 when it is refused. The audit record has "
+     "a "
+     "row of each reload with its difference.",
+     "tombolo reload --reason 'a new experiment'", reload_options, 0, 0, tb_cli_reload},
     {"help", "[COMMAND...]", "this text, the manual page, or completion for bash",
      "Shows the commands of `tombolo`, or one of them.", "source <(tombolo help --completion)", help_options,
      0, 2, tb_cli_manual},

@@ -37,6 +37,9 @@ enum tb_cli_exit tb_cli_pki_intermediate(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_rollover(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_revoke(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_show(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_diff(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_reload(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call);
 

@@ -1,4 +1,4 @@
-/* config_commands.c - tombolo config check and explain, over the daemon's own table of keys. */
+/* config_commands.c - tombolo config check, over the daemon's own table of keys. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,74 +187,4 @@ enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
     tb_config_free(config);
     found_end(&f);
     return code;
-}
-
-static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
-{
-    TB_ASSERT(call->argument_count == 1 && *config_out == NULL);
-    struct found f;
-    int status = TB_SITE_NOMEM;
-    if (found_begin(&f, call)) status = tb_config_load(call->arguments[0], on_error, &f, config_out);
-    const enum tb_cli_exit code = status == TB_OK ? TB_CLI_DONE : refused(&f, status);
-    found_end(&f);
-    return code;
-}
-
-struct explained {
-    json_t *object; /* NULL once there was no memory: half a table would be a lie */
-};
-
-static void add_key(void *user, const struct tb_config_key_text *k)
-{
-    struct explained *e = user;
-    if (e->object == NULL) return;
-    json_t *keys = json_object_get(e->object, "keys");
-    json_t *row =
-        json_pack("{s:s, s:s, s:b, s:s?, s:s?, s:s?, s:s}", "key", k->key, "type", k->type, "required",
-                  k->required, "default", k->fallback, "range", k->range, "unit", k->unit, "why", k->why);
-    if (json_array_append_new(keys, row) == 0) return;
-    json_decref(e->object);
-    e->object = NULL;
-}
-
-static void add_value(void *user, const char *key, const char *value)
-{
-    struct explained *e = user;
-    if (e->object == NULL) return;
-    json_t *values = json_object_get(e->object, "values");
-    if (json_object_set_new(values, key, value != NULL ? json_string(value) : json_null()) == 0) return;
-    json_decref(e->object);
-    e->object = NULL;
-}
-
-static enum tb_cli_exit explain_json(const struct tb_config *config)
-{
-    struct explained e = {json_pack("{s:i, s:b, s:[]}", "schema", 1, "ok", 1, "keys")};
-    enum tb_status status = tb_config_each_key(add_key, &e);
-    if (status == TB_OK && config != NULL && json_object_set_new(e.object, "values", json_object()) != 0)
-        status = TB_SITE_NOMEM;
-    if (status == TB_OK && config != NULL) status = tb_config_each_value(config, add_value, &e);
-    if (status == TB_OK) return tb_say_object(e.object);
-    json_decref(e.object);
-    return tb_say_object(NULL);
-}
-
-enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call)
-{
-    struct tb_config *config = NULL;
-    const bool json = tb_cli_given(call, "json");
-    if (json && tb_cli_given(call, "markdown"))
-        return tb_say_usage(call->command->name, json, "--json and --markdown exclude each other");
-    if (call->argument_count > 0) {
-        const enum tb_cli_exit code = load(call, &config);
-        if (code != TB_CLI_DONE) return code;
-    }
-    if (json) {
-        const enum tb_cli_exit code = explain_json(config);
-        tb_config_free(config);
-        return code;
-    }
-    tb_config_explain(config, tb_cli_given(call, "markdown"), stdout);
-    tb_config_free(config);
-    return fflush(stdout) == 0 ? TB_CLI_DONE : TB_CLI_SITE;
 }

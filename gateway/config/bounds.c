@@ -12,7 +12,7 @@
 
 /* Rows of a model: what is kept here and at its home, what ended lately, and an
  * eighth that stays free. */
-static uint32_t share_of(const struct tb_config_model *m)
+uint32_t tb_bounds_model_versions(const struct tb_config_model *m)
 {
     const uint32_t wanted = 3 * m->keep + 24;
     TB_ASSERT(wanted > m->keep);
@@ -24,7 +24,7 @@ static uint32_t model_versions(const struct tb_config *c)
     TB_ASSERT(c->model_count <= TB_CONFIG_LIST_MAX);
     uint32_t most = MODEL_VERSIONS_MIN;
     for (uint32_t i = 0; i < c->model_count; i++)
-        if (share_of(&c->models[i]) > most) most = share_of(&c->models[i]);
+        if (tb_bounds_model_versions(&c->models[i]) > most) most = tb_bounds_model_versions(&c->models[i]);
     return most;
 }
 
@@ -34,7 +34,7 @@ static uint32_t all_versions(const struct tb_config *c)
     TB_ASSERT(c->model_count <= TB_CONFIG_LIST_MAX);
     uint32_t sum = (TB_CONFIG_LIST_MAX - c->model_count) * MODEL_VERSIONS_MIN;
     for (uint32_t i = 0; i < c->model_count; i++)
-        sum += share_of(&c->models[i]);
+        sum += tb_bounds_model_versions(&c->models[i]);
     return sum;
 }
 

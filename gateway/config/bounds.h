@@ -25,6 +25,8 @@ struct tb_bounds {
 };
 
 struct tb_bounds tb_bounds_of(const struct tb_config *config);
+/* Rows of versions that one model may come to need. */
+uint32_t tb_bounds_model_versions(const struct tb_config_model *model);
 
 /* Of each table of `status`, under its name, and of what has a share of one; by turns. False:
  * that was the last. */

@@ -19,7 +19,7 @@ static void read_tree(struct config_reading *r, const struct config_tree *tree)
     TB_ASSERT(tree->root != NULL && tree->root->kind == CONFIG_MAP);
     r->root = tree->root;
     tb_config_walk(r);
-    tb_config_check(r);
+    if (!r->runs) tb_config_check(r);
     if (r->warn != NULL) tb_config_keep_places(r, tree->root, "");
 }
 
@@ -54,6 +54,13 @@ enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes,
                                tb_config_complain_fn complain_fn, void *user, struct tb_config **config_out)
 {
     struct config_reading r = {.name = name, .complain = complain_fn, .user = user};
+    return read_config(&r, text, bytes, config_out);
+}
+
+enum tb_status tb_config_parse_running(const char *text, size_t bytes, tb_config_complain_fn complain_fn,
+                                       void *user, struct tb_config **config_out)
+{
+    struct config_reading r = {.name = "running", .complain = complain_fn, .user = user, .runs = true};
     return read_config(&r, text, bytes, config_out);
 }
 
@@ -101,6 +108,13 @@ enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain_f
                               struct tb_config **config_out)
 {
     struct config_reading r = {.name = path, .complain = complain_fn, .user = user, .look_at_files = true};
+    return load(&r, path, config_out);
+}
+
+enum tb_status tb_config_load_running(const char *path, tb_config_complain_fn complain_fn, void *user,
+                                      struct tb_config **config_out)
+{
+    struct config_reading r = {.name = path, .complain = complain_fn, .user = user};
     return load(&r, path, config_out);
 }
 

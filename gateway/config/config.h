@@ -39,6 +39,7 @@ struct tb_config_peer {
     struct tb_name speaks_for[TB_CONFIG_LIST_MAX]; /* peers.SITE.speaks_for: sites behind it */
     uint32_t speaks_for_count;
     bool is_unsigned; /* peers.SITE.unsigned [false]: its word counts without home's signature */
+    bool gone;        /* a reload took it out: a row without a name, until the next start */
 };
 
 struct tb_config_model {
@@ -61,6 +62,7 @@ struct tb_config_model {
     uint32_t groups_count;
     struct tb_name durable[TB_CONFIG_LIST_MAX]; /* models.NAME.durable: sites, of peers */
     uint32_t durable_count;
+    bool left; /* a reload took it out: a row without rights, until the next start */
 };
 
 struct tb_config_subscribe {
@@ -145,14 +147,27 @@ typedef void (*tb_config_complain_fn)(void *user, const char *line);
 TB_MUST_USE enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes,
                                            tb_config_complain_fn complain, void *user,
                                            struct tb_config **config_out);
+/* The same of what tb_config_write wrote of a config that runs; what its keys say of one another is
+ * not checked again. */
+TB_MUST_USE enum tb_status tb_config_parse_running(const char *text, size_t bytes,
+                                                   tb_config_complain_fn complain, void *user,
+                                                   struct tb_config **config_out);
 /* The same from a file of at most 1 MiB; also looks whether the files that it names can be read. */
 TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain, void *user,
                                           struct tb_config **config_out);
+/* The same for a process that runs, and may not reach files that it did not need at its start: only
+ * the file itself is read. */
+TB_MUST_USE enum tb_status tb_config_load_running(const char *path, tb_config_complain_fn complain,
+                                                  void *user, struct tb_config **config_out);
 /* The same for a person who asks before a start: `warn` gets what is no error and seldom meant, as
  * complaints look; the config keeps where its keys stand, for tb_config_place. */
 TB_MUST_USE enum tb_status tb_config_load_warned(const char *path, tb_config_complain_fn complain,
                                                  tb_config_complain_fn warn, void *user,
                                                  struct tb_config **config_out);
+/* False: the key is not written in the file, and has its default. Of a config that was loaded with
+ * tb_config_load_warned. */
+bool tb_config_written(const struct tb_config *config, const char *key, uint32_t *line_out,
+                       uint32_t *column_out);
 /* Where the key stands in its file ("arena.bytes", "peers.west.ca"), or the nearest section above a
  * key that is not written. 1:1 for a config that was loaded otherwise. */
 void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,
@@ -170,9 +185,21 @@ bool tb_descriptors_allowed(const struct tb_config *config, char text_out[TB_DES
 TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config,
                                                 char error_out[TB_DESCRIPTORS_TEXT_MAX]);
 
-/* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the
+/* As a file that says the same. effective: also what is not written in `file`, with where each
+ * value came from; file NULL: nothing is said of that. */
+void tb_config_write(const struct tb_config *config, const char *file, bool effective, FILE *to);
+
+/* Every key with its type, range, unit, default, why, and when a change of it counts; markdown: the
  * table of docs/config.md. */
-void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to);
+void tb_config_explain(bool markdown, FILE *to);
+/* The same of one key, or of those of a section: "arena.bytes", "peers.west.rate", "tls". How many
+ * there are. */
+uint32_t tb_config_explain_key(const char *word, FILE *to);
+/* Whether a key as tb_config_each_key tells it is that one, or of that section. */
+bool tb_config_key_named(const char *key, const char *word);
+/* tombolo.yaml(5). TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_config_man(FILE *to);
+extern const char tb_config_example[]; /* a file, for people */
 
 /* The same for programs: each key of the table, then each value of a config, in the order of the
  * table. Texts are borrowed for the call. */
@@ -182,6 +209,8 @@ struct tb_config_key_text {
     const char *range, *unit; /* NULL: none */
     const char *why;
     bool required;
+    bool live;       /* a change counts by a reload */
+    const char *how; /* when; or why it needs a restart */
 };
 typedef void (*tb_config_key_fn)(void *user, const struct tb_config_key_text *key);
 typedef void (*tb_config_value_fn)(void *user, const char *key, const char *value); /* value NULL: not set */

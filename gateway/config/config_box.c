@@ -1,4 +1,5 @@
 /* config_box.c - the memory of a config: its texts, and the place of each key in the file. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +52,18 @@ struct tb_config *tb_config_new(void)
     return box == NULL ? NULL : &box->config;
 }
 
+/* The maps of a list are KEY[0], KEY[1] and so on. */
+static void keep_items(struct config_reading *r, const struct config_node *list, const char *key)
+{
+    uint32_t number = 0;
+    for (const struct config_node *item = list->first; item != NULL; item = item->next, number++) {
+        char above[64];
+        if (item->kind != CONFIG_MAP) return; /* a list of words has one place */
+        if (snprintf(above, sizeof above, "%s[%" PRIu32 "]", key, number) < (int)sizeof above)
+            tb_config_keep_places(r, item, above);
+    }
+}
+
 void tb_config_keep_places(struct config_reading *r, const struct config_node *map, const char *above)
 {
     TB_ASSERT(map->kind == CONFIG_MAP);
@@ -69,7 +82,21 @@ void tb_config_keep_places(struct config_reading *r, const struct config_node *m
         p->next = box_of(r->config)->places;
         box_of(r->config)->places = p;
         if (n->kind == CONFIG_MAP) tb_config_keep_places(r, n, p->key);
+        if (n->kind == CONFIG_LIST) keep_items(r, n, p->key);
     }
+}
+
+bool tb_config_written(const struct tb_config *config, const char *key, uint32_t *line_out,
+                       uint32_t *column_out)
+{
+    const struct box *box = (const struct box *)(const void *)config;
+    for (const struct place *p = box->places; p != NULL; p = p->next) {
+        if (strcmp(p->key, key) != 0) continue;
+        *line_out = p->line;
+        *column_out = p->column;
+        return true;
+    }
+    return false;
 }
 
 void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,

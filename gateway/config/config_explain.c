@@ -6,128 +6,40 @@
 
 #include "base/assert.h"
 #include "gateway/config/config.h"
-#include "gateway/config/config_keys.h"
+#include "gateway/config/config_value.h"
 
 /* docs/config.md shows it, and a test reads it: an example that does not parse is worse than
  * none. */
-static const char example[] = "site: west\n"
-                              "gateway: gw\n"
-                              "session:\n"
-                              "  socket: /run/tombolo/session.sock\n"
-                              "arena:\n"
-                              "  path: /dev/shm/tombolo.arena\n"
-                              "  bytes: 64GiB\n"
-                              "tls:\n"
-                              "  ca: /etc/tombolo/pki/ca.crt\n"
-                              "  cert: /etc/tombolo/pki/gw.crt\n"
-                              "  key: /etc/tombolo/pki/gw.key\n"
-                              "peers:\n"
-                              "  east:\n"
-                              "    address: gw.east.example:7400\n"
-                              "    ca: /etc/tombolo/pki/east-ca.crt\n"
-                              "models:\n"
-                              "  policy:\n"
-                              "    home: east\n"
-                              "    keep: 2\n"
-                              "    read: [\"unix:*\", \"tombolo://west/worker/rollout-*\"]\n"
-                              "subscribe:\n"
-                              "  - model: policy\n"
-                              "    from: [east]\n";
-
-/* A size as one would write it. */
-static void print_size(uint64_t n, FILE *to)
-{
-    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
-    uint32_t unit = 0;
-    while (n != 0 && n % 1024 == 0 && unit < 4) {
-        n /= 1024;
-        unit++;
-    }
-    fprintf(to, "%" PRIu64 "%s", n, units[unit]);
-}
-
-static void print_list(const struct config_key *key, const uint8_t *base, FILE *to)
-{
-    uint32_t count;
-    memcpy(&count, base + key->count_offset, sizeof count);
-    TB_ASSERT(count <= TB_CONFIG_LIST_MAX);
-    fputc('[', to);
-    for (uint32_t i = 0; i < count; i++) {
-        const void *at = base + key->offset;
-        char window[TB_RATE_CHARS];
-        if (key->type == CONFIG_SCHEDULE)
-            tb_rate_window_format(&((const struct tb_rate_window *)at)[i], window);
-        const char *text = key->type == CONFIG_SCHEDULE ? window
-                           : key->type == CONFIG_NAMES  ? ((const struct tb_name *)at)[i].text
-                                                        : ((const char *const *)at)[i];
-        fprintf(to, "%s%s", i == 0 ? "" : ", ", text);
-    }
-    fputc(']', to);
-}
-
-static const char none[] = "(none)"; /* what is not set */
-
-static void print_value(const struct config_key *key, const void *base, FILE *to)
-{
-    static const char *const levels[] = {"error", "warn", "info", "debug"};
-    const void *at = (const uint8_t *)base + key->offset;
-    const char *text = NULL;
-    char rate[TB_RATE_CHARS];
-    switch (key->type) {
-    case CONFIG_NAME:
-        text = ((const struct tb_name *)at)->text;
-        break;
-    case CONFIG_NUMBER:
-        fprintf(to, "%" PRIu32, *(const uint32_t *)at);
-        return;
-    case CONFIG_AUTO:
-        if (*(const uint32_t *)at == 0)
-            fputs("auto", to);
-        else
-            fprintf(to, "%" PRIu32, *(const uint32_t *)at);
-        return;
-    case CONFIG_SIZE:
-        print_size(*(const uint64_t *)at, to);
-        return;
-    case CONFIG_BOOL:
-        text = *(const bool *)at ? "true" : "false";
-        break;
-    case CONFIG_CODEC:
-        text = tb_choice_wish_name(*(const enum tb_choice_wish *)at);
-        break;
-    case CONFIG_LEVEL:
-        TB_ASSERT(*(const enum tb_log_level *)at <= TB_LOG_DEBUG);
-        text = levels[*(const enum tb_log_level *)at];
-        break;
-    case CONFIG_LOG_FORMAT:
-        text = *(const bool *)at ? "json" : "text";
-        break;
-    case CONFIG_POLICY:
-        text = *(const bool *)at ? "every" : "latest";
-        break;
-    case CONFIG_RATE:
-        tb_rate_format(*(const uint64_t *)at, rate);
-        text = rate;
-        break;
-    case CONFIG_NAMES:
-    case CONFIG_IDENTITIES:
-    case CONFIG_NETWORKS:
-    case CONFIG_SCHEDULE:
-        print_list(key, base, to);
-        return;
-    default:
-        text = *(const char *const *)at;
-        break;
-    }
-    fputs(text == NULL || text[0] == '\0' ? none : text, to);
-}
+const char tb_config_example[] = "site: west\n"
+                                 "gateway: gw\n"
+                                 "session:\n"
+                                 "  socket: /run/tombolo/session.sock\n"
+                                 "arena:\n"
+                                 "  path: /dev/shm/tombolo.arena\n"
+                                 "  bytes: 64GiB\n"
+                                 "tls:\n"
+                                 "  ca: /etc/tombolo/pki/ca.crt\n"
+                                 "  cert: /etc/tombolo/pki/gw.crt\n"
+                                 "  key: /etc/tombolo/pki/gw.key\n"
+                                 "peers:\n"
+                                 "  east:\n"
+                                 "    address: gw.east.example:7400\n"
+                                 "    ca: /etc/tombolo/pki/east-ca.crt\n"
+                                 "models:\n"
+                                 "  policy:\n"
+                                 "    home: east\n"
+                                 "    keep: 2\n"
+                                 "    read: [\"unix:*\", \"tombolo://west/worker/rollout-*\"]\n"
+                                 "subscribe:\n"
+                                 "  - model: policy\n"
+                                 "    from: [east]\n";
 
 static void print_range(const struct config_key *key, FILE *to)
 {
     if (key->type == CONFIG_SIZE) {
-        print_size(key->min, to);
+        tb_config_print_size(key->min, to);
         fputs(" to ", to);
-        print_size(key->max, to);
+        tb_config_print_size(key->max, to);
     } else if (key->type == CONFIG_AUTO) {
         fprintf(to, "auto, %" PRIu64 " to %" PRIu64, key->min, key->max);
     } else if (key->type == CONFIG_NUMBER) {
@@ -164,7 +76,9 @@ static void explain_key(const struct config_key *key, FILE *to)
         print_range(key, to);
         if (key->unit != NULL) fprintf(to, " %s", key->unit);
     }
-    fprintf(to, "\n    %s\n", key->why);
+    const struct config_effect effect = tb_config_effect_of(key->scope, key->path);
+    fprintf(to, "\n    %s\n    A change %s: %s.\n", key->why,
+            effect.effect == TB_CONFIG_LIVE ? "counts by a reload" : "needs a restart", effect.how);
 }
 
 /* Each key of one section: `name` is how it is written there. */
@@ -188,10 +102,12 @@ static void each_set(const struct tb_config *c, key_fn fn, void *user)
     char shown[128];
     keys_of(CONFIG_ROOT, "", c, fn, user);
     for (uint32_t i = 0; i < c->peer_count; i++) {
+        if (c->peers[i].gone) continue;
         snprintf(shown, sizeof shown, "peers.%s", c->peers[i].site.text);
         keys_of(CONFIG_PEER, shown, &c->peers[i], fn, user);
     }
     for (uint32_t i = 0; i < c->model_count; i++) {
+        if (c->models[i].left) continue;
         snprintf(shown, sizeof shown, "models.%s", c->models[i].name.text);
         keys_of(CONFIG_MODEL, shown, &c->models[i], fn, user);
     }
@@ -199,14 +115,6 @@ static void each_set(const struct tb_config *c, key_fn fn, void *user)
         snprintf(shown, sizeof shown, "subscribe[%" PRIu32 "]", i);
         keys_of(CONFIG_SUBSCRIBE, shown, &c->subscribe[i], fn, user);
     }
-}
-
-static void print_set(void *user, const struct config_key *key, const char *name, const void *base)
-{
-    FILE *to = user;
-    fprintf(to, "%s = ", name);
-    print_value(key, base, to);
-    fputc('\n', to);
 }
 
 /* ---- markdown ---- */
@@ -217,7 +125,9 @@ static void markdown_row(const struct config_key *key, FILE *to)
     fprintf(to, "| `%s%s` | %s | %s%s%s | ", tb_config_scope_prefix(key->scope), key->path,
             tb_config_type_text(key->type), plain ? "" : "`", default_text(key), plain ? "" : "`");
     print_range(key, to);
-    fprintf(to, " | %s | %s |\n", key->unit == NULL ? "" : key->unit, key->why);
+    const struct config_effect effect = tb_config_effect_of(key->scope, key->path);
+    fprintf(to, " | %s | %s | %s |\n", key->unit == NULL ? "" : key->unit,
+            tb_config_effect_name(effect.effect), key->why);
 }
 
 static void markdown_all(FILE *to)
@@ -236,24 +146,59 @@ static void markdown_all(FILE *to)
             "processes on the gateway's host, `tombolo://SITE/GATEWAY`, `tombolo://SITE/worker/NAME`, or the "
             "beginning of one\n"
             "of the last two with `*` behind it. What no list names may not be done.\n\n"
-            "| key | type | default | range | unit | why |\n|---|---|---|---|---|---|\n",
-            example);
+            "A change of a key that is `live` counts by `tombolo reload` (or SIGHUP), of the others from the "
+            "next start on;\n"
+            "`tombolo config explain KEY` says more of it. A peer, a model or a subscription may come and go "
+            "by a reload.\n\n"
+            "| key | type | default | range | unit | change | why |\n|---|---|---|---|---|---|---|\n",
+            tb_config_example);
     for (uint32_t i = 0; i < config_key_count; i++)
         markdown_row(&config_keys[i], to);
 }
 
-void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to)
+void tb_config_explain(bool markdown, FILE *to)
 {
     if (markdown) {
         markdown_all(to);
         return;
     }
-    if (config != NULL) {
-        each_set(config, print_set, to);
-        fputc('\n', to);
-    }
     for (uint32_t i = 0; i < config_key_count; i++)
         explain_key(&config_keys[i], to);
+}
+
+/* One part of a key, up to the next dot: SITE, NAME and the brackets of a list stand for any. */
+static bool part_is(const char *part, size_t bytes, const char *word, size_t word_bytes)
+{
+    const bool any = strncmp(part, "SITE", bytes) == 0 || strncmp(part, "NAME", bytes) == 0;
+    if (bytes == 4 && any) return word_bytes > 0;
+    if (bytes > 2 && strncmp(part + bytes - 2, "[]", 2) == 0)
+        return word_bytes >= bytes - 2 && strncmp(part, word, bytes - 2) == 0;
+    return bytes == word_bytes && strncmp(part, word, bytes) == 0;
+}
+
+bool tb_config_key_named(const char *key, const char *word)
+{
+    while (*word != '\0') {
+        const size_t part = strcspn(key, "."), of_word = strcspn(word, ".");
+        if (part == 0 || !part_is(key, part, word, of_word)) return false;
+        key += part + (key[part] == '.');
+        word += of_word + (word[of_word] == '.');
+    }
+    return true; /* all of it, or a section */
+}
+
+uint32_t tb_config_explain_key(const char *word, FILE *to)
+{
+    uint32_t count = 0;
+    char name[TB_CONFIG_KEY_CHARS];
+    for (uint32_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        (void)snprintf(name, sizeof name, "%s%s", tb_config_scope_prefix(key->scope), key->path);
+        if (!tb_config_key_named(name, word)) continue;
+        explain_key(key, to);
+        count++;
+    }
+    return count;
 }
 
 /* ---- for programs ---- */
@@ -284,6 +229,7 @@ static enum tb_status tell_key(const struct config_key *key, tb_config_key_fn fn
     if (!written_begin(&range)) return TB_SITE_NOMEM;
     print_range(key, range.to);
     const bool good = written_end(&range);
+    const struct config_effect effect = tb_config_effect_of(key->scope, key->path);
     const int used = snprintf(name, sizeof name, "%s%s", tb_config_scope_prefix(key->scope), key->path);
     TB_ASSERT(used > 0 && (size_t)used < sizeof name);
     const struct tb_config_key_text text = {.key = name,
@@ -292,6 +238,8 @@ static enum tb_status tell_key(const struct config_key *key, tb_config_key_fn fn
                                             .range = good && range.bytes > 0 ? range.text : NULL,
                                             .unit = key->unit,
                                             .why = key->why,
+                                            .live = effect.effect == TB_CONFIG_LIVE,
+                                            .how = effect.how,
                                             .required = key->required};
     if (good) fn(user, &text);
     free(range.text);
@@ -318,9 +266,9 @@ static void tell_set(void *user, const struct config_key *key, const char *name,
     struct written value;
     if (t->status == TB_OK && !written_begin(&value)) t->status = TB_SITE_NOMEM;
     if (t->status != TB_OK) return;
-    print_value(key, base, value.to);
+    tb_config_value_print(key, base, value.to);
     if (written_end(&value))
-        t->fn(t->user, name, strcmp(value.text, none) == 0 ? NULL : value.text);
+        t->fn(t->user, name, strcmp(value.text, tb_config_none) == 0 ? NULL : value.text);
     else
         t->status = TB_SITE_NOMEM;
     free(value.text);

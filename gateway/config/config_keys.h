@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "gateway/config/config.h"
+#include "gateway/config/config_difference.h"
 
 /* Which struct a key's offset is in. */
 enum config_scope {
@@ -55,6 +56,18 @@ struct config_key {
 
 extern const struct config_key config_keys[];
 extern const uint32_t config_key_count;
+
+/* When a change of a key counts (config_effects.c); the path "" is a whole peer, model or
+ * subscription. */
+struct config_effect {
+    const char *path;
+    enum tb_config_effect effect;
+    const char *how;
+};
+/* A path without a row: TB_CONFIG_UNSAID. */
+struct config_effect tb_config_effect_of(enum config_scope scope, const char *path);
+/* By turns; NULL behind the last. */
+const struct config_effect *tb_config_effect_at(enum config_scope scope, uint32_t at);
 
 /* "", "peers.SITE.", "models.NAME.", "subscribe[]." */
 const char *tb_config_scope_prefix(enum config_scope scope);

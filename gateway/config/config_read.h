@@ -15,6 +15,7 @@ struct config_reading {
     uint32_t complaints;
     bool nomem;
     bool look_at_files;
+    bool runs; /* a gateway wrote it: keys are not checked against one another */
     struct tb_config *config;
     const struct config_node *root;
 };

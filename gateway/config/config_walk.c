@@ -1,6 +1,6 @@
 /* config_walk.c - walks the tree of a file along the table of keys; every complaint has its place,
  * and none hides another. */
-#include "gateway/config/config_read.h"
+#include "gateway/config/config_value.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,6 @@ struct walk {
     bool seen[KEYS_MAX];
 };
 
-static bool is_list(enum config_type type)
-{
-    return type == CONFIG_NAMES || type == CONFIG_IDENTITIES || type == CONFIG_NETWORKS ||
-           type == CONFIG_SCHEDULE;
-}
-
 static const char *dot(const struct walk *w)
 {
     return w->shown[0] == '\0' ? "" : ".";
@@ -43,7 +37,7 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
     const uint32_t max = key->type == CONFIG_NAMES      ? (uint32_t)key->max
                          : key->type == CONFIG_SCHEDULE ? TB_RATE_WINDOWS_MAX
                                                         : TB_CONFIG_LIST_MAX;
-    TB_ASSERT(is_list(key->type) && key->scope == w->scope && *count <= max);
+    TB_ASSERT(tb_config_is_list(key->type) && key->scope == w->scope && *count <= max);
     if (item->kind != CONFIG_SCALAR || tb_config_node_is_null(item)) {
         tb_config_complain(w->r, item, "%s%s%s: an item is not one word", w->shown, dot(w), key->path);
         return;
@@ -109,7 +103,7 @@ static void set_value(struct walk *w, const struct config_key *key, const struct
     void *at = (uint8_t *)w->base + key->offset;
     TB_ASSERT(key->scope == w->scope && !w->seen[key - config_keys]); /* is_duplicate has looked */
     w->seen[key - config_keys] = true;
-    if (is_list(key->type)) {
+    if (tb_config_is_list(key->type)) {
         set_list(w, key, node);
         return;
     }

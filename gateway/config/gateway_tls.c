@@ -21,6 +21,7 @@ static enum tb_status add_cas(const struct tb_config *c, struct tb_tls *tls, cha
     enum tb_status status = tb_tls_add_site_ca(tls, &c->site, c->tls_ca, error_out);
     for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
         const struct tb_config_peer *peer = &c->peers[i];
+        if (peer->gone) continue;
         TB_ASSERT(peer->of.text[0] != '\0'); /* else the CA would be bound to no site */
         status = tb_tls_add_site_ca(tls, &peer->of, peer->ca != NULL ? peer->ca : c->tls_ca, error_out);
     }

@@ -91,7 +91,6 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
 {
     TB_ASSERT(tls != NULL && tls != d->tls);
     const struct tb_digest before = tb_tls_trust(d->tls), after = tb_tls_trust(tls);
-    const struct tb_digest cas_before = tb_tls_authorities(d->tls), cas_after = tb_tls_authorities(tls);
     const bool trust_changed = !tb_digest_equal(&before, &after);
     tb_tls_free(d->tls);
     d->tls = tls;
@@ -104,7 +103,7 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
     certificates_act(d, "certificates.load", object, "ok");
     if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
     if (!trust_changed) return;
-    if (!tb_digest_equal(&cas_before, &cas_after)) tb_sessions_distrust(d);
+    tb_sessions_distrust(d);
     tb_sessions_revoke(d);
     tb_statements_recheck(d);
 }
@@ -115,6 +114,19 @@ static bool same(const struct tb_tls *a, const struct tb_tls *b)
     const struct tb_digest shown[] = {tb_tls_shown(a), tb_tls_shown(b)};
     const struct tb_digest trust[] = {tb_tls_trust(a), tb_tls_trust(b)};
     return tb_digest_equal(&shown[0], &shown[1]) && tb_digest_equal(&trust[0], &trust[1]);
+}
+
+void tb_certificates_take(struct tb_daemon *d, struct tb_tls *tls)
+{
+    TB_ASSERT(d->tls != NULL && !d->draining);
+    d->tls_mark = d->tls_seen = mark_all(d);
+    d->tls_again_at = 0;
+    if (!same(d->tls, tls)) {
+        take(d, tls, "signal");
+        return;
+    }
+    tb_tls_free(tls);
+    tb_log(TB_LOG_INFO, "tls.same", "reason=signal");
 }
 
 /* Said and counted once, however often the same files are read again. */

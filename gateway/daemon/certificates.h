@@ -8,10 +8,13 @@
 #include "tombolo/status.h"
 
 struct tb_daemon;
+struct tb_tls;
 
 /* At start; when the operator says SIGHUP; once a second. */
 TB_MUST_USE enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512]);
 void tb_certificates_reload(struct tb_daemon *d);
+/* Those that a reload of the configuration has read; the daemon's from here on. */
+void tb_certificates_take(struct tb_daemon *d, struct tb_tls *tls);
 void tb_certificates_tick(struct tb_daemon *d);
 
 #define TB_CERTIFICATE_WARN_DAYS 14

@@ -48,7 +48,7 @@ struct tb_table_told {
     X(lives_changed) X(verify_bad) X(live_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks) X(crossings_failed) \
-    X(audit_lost)
+    X(audit_lost) X(reloads) X(reloads_refused)
 
 /* clang-format on */
 struct tb_counters {

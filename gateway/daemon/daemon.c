@@ -18,6 +18,7 @@
 #include "gateway/arena/arena_verify.h"
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/audit.h"
+#include "gateway/daemon/catalog_models.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/control/link_status.h"
@@ -125,7 +126,7 @@ static void *verifier_main(void *user)
     struct tb_daemon *d = user;
     arena_map(d);
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
-    enum tb_status status = d->config->arena_reverify ? TB_AGAIN : TB_OK;
+    enum tb_status status = d->verifier_digests ? TB_AGAIN : TB_OK;
     while (status == TB_AGAIN && !atomic_load(&d->verifier_stop)) {
         struct tb_arena_verified done = {0};
         status = tb_arena_verify_step(d->arena, VERIFY_BYTES, &done);
@@ -156,7 +157,8 @@ static void verifier_start(struct tb_daemon *d)
     TB_ASSERT(!d->verifier_runs && !atomic_load(&d->verifier_stop));
     struct tb_arena_mapping m;
     tb_arena_mapping(d->arena, false, &m);
-    if (!d->config->arena_reverify && m.mapped_bytes == m.file_bytes) return;
+    d->verifier_digests = d->config->arena_reverify; /* a reload gives d->config another one */
+    if (!d->verifier_digests && m.mapped_bytes == m.file_bytes) return;
     d->verifier_runs = pthread_create(&d->verifier, NULL, verifier_main, d) == 0;
     if (!d->verifier_runs) tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
 }
@@ -304,43 +306,6 @@ static enum tb_status home_runs_open(struct tb_daemon *d)
     return status == TB_OK ? TB_OK : failed("store", tb_store_error(d->store), "the file must be writable");
 }
 
-static bool named(const struct tb_name *names, uint32_t count, const struct tb_name *name)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (tb_name_equal(&names[i], name)) return true;
-    return false;
-}
-
-/* P3: which peers' copies of a model are as good as one here. They are this site's other gateways,
- * those of the sites that the model names, and those of its home: home alone can make it anew. */
-static void durable_peers(const struct tb_config *config, const struct tb_config_model *m,
-                          struct tb_catalog_model *c)
-{
-    TB_ASSERT(config->peer_count <= TB_CATALOG_DURABLE_MAX && c->durable_count == 0);
-    for (uint32_t i = 0; i < config->peer_count; i++) {
-        const struct tb_config_peer *p = &config->peers[i];
-        if (tb_name_equal(&p->of, &config->site) || tb_name_equal(&p->of, &m->home) ||
-            named(m->durable, m->durable_count, &p->of))
-            c->durable[c->durable_count++] = p->site;
-    }
-}
-
-static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_model *m)
-{
-    struct tb_catalog_model c = {.name = m->name, .home = m->home, .keep = m->keep};
-    c.every = m->every;
-    c.is_home = tb_name_equal(&m->home, &d->site);
-    durable_peers(d->config, m, &c);
-    for (uint32_t i = 0; i < d->config->subscribe_count; i++) {
-        const struct tb_config_subscribe *s = &d->config->subscribe[i];
-        if (!tb_name_equal(&s->model, &m->name)) continue;
-        c.subscribed = true;
-        c.from_count = s->from_count;
-        memcpy(c.from, s->from, sizeof s->from);
-    }
-    return tb_catalog_model_add(d->catalog, &c);
-}
-
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->store != NULL && d->arena != NULL); /* it is filled from both */
@@ -371,7 +336,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
-        status = catalog_model(d, &c->models[i]);
+        status = tb_daemon_model(d, &c->models[i]);
     if (status == TB_OK) status = tb_records_open(d);
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
@@ -504,7 +469,7 @@ static enum tb_status session_limits_open(struct tb_daemon *d)
 enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
 {
     TB_ASSERT(d->config == NULL && d->catalog == NULL); /* a daemon is opened once */
-    d->config = config;
+    d->config = d->given = config;
     d->site = config->label;
     d->gateway = config->gateway;
     d->started_at = d->slow_at = tb_clock_now();
@@ -596,7 +561,7 @@ static void stop_signal(uv_signal_t *signal, int number)
 static void reload_signal(uv_signal_t *signal, int number)
 {
     (void)number;
-    tb_reload(signal->data);
+    tb_reload_signal(signal->data);
 }
 
 void tb_daemon_run(struct tb_daemon *d)
@@ -624,6 +589,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_live_close(d);
+    tb_reload_close(d);
     tb_control_close(d->control);
     tb_control_close(d->control_read);
     d->control = d->control_read = NULL;
@@ -654,6 +620,8 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_store_close(d->store);
     tb_tls_free(d->tls);
     tb_free(d->catalog_memory);
+    if (d->config != d->given) tb_config_free(d->config);
+    d->config = d->given;
     uv_walk(&d->loop, close_handle, NULL);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     tb_session_limits_close(&d->session_limits);

@@ -40,6 +40,7 @@
 #include "wan/link/links.h"
 
 struct tb_arena;
+struct tb_reload;
 
 /* A status that says nothing new here: what it concerns ended meanwhile, and the catalog
  * has told so or will. */
@@ -51,10 +52,11 @@ struct tb_arena;
 
 struct tb_daemon {
     uv_loop_t loop;
-    bool has_loop; /* it could be made; before that there is nothing to close */
-    struct tb_config *config;
-    const char *config_path; /* of its file; NULL: it has none */
-    struct tb_name site;     /* as other sites know this gateway: config->label */
+    bool has_loop;            /* it could be made; before that there is nothing to close */
+    struct tb_config *config; /* that counts now: of the start, or of the last reload */
+    struct tb_config *given;  /* of the start, the caller's; texts of it may be in use until the end */
+    const char *config_path;  /* of its file; NULL: it has none */
+    struct tb_name site;      /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
@@ -126,6 +128,11 @@ struct tb_daemon {
     struct tb_id
         peer_lives[TB_CONFIG_LIST_MAX]; /* of the peers' arenas, by their last HELLO; zero: none came */
     struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
+    struct tb_name unread[TB_CONFIG_LIST_MAX];     /* models that the store has and the start had not */
+    uint32_t unread_count;
+    bool unread_more;         /* more of them than fit */
+    struct tb_reload *reload; /* that the dispatcher takes in this turn; NULL: none */
+    bool reload_again;        /* it was asked for once more meanwhile */
 
     uv_prepare_t before_wait;
     uv_check_t after_wait;
@@ -144,6 +151,7 @@ struct tb_daemon {
 
     pthread_t verifier;
     bool verifier_runs;
+    bool verifier_digests; /* arena.reverify */
     _Atomic bool verifier_stop;
     struct tb_asked asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
     uint32_t asked_next;

@@ -20,6 +20,7 @@
 #include "gateway/daemon/links/home_statements.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/reload.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_seal.h"
@@ -99,6 +100,7 @@ void tb_daemon_turn(struct tb_daemon *d)
     d->turning = true;
     do {
         d->woken = false;
+        tb_reload_follow(d);
         saved_follow(d);
         requests_again(d);
         todos_do(d);

@@ -187,7 +187,7 @@ int main(int argc, char **argv)
             return fputs(usage, stderr), 2;
         if (o == 'p') protocol_max = protocol_of(optarg);
         if (o == 'p' && protocol_max == 0) return fputs(usage, stderr), 2;
-        if (o == 'e') return tb_config_explain(NULL, false, stdout), fflush(stdout) == 0 ? 0 : 1;
+        if (o == 'e') return tb_config_explain(false, stdout), fflush(stdout) == 0 ? 0 : 1;
         if (o == 'v') return printf("tombolod %s\n", TB_VERSION_TEXT), 0;
         if (o == 'h') return fputs(usage, stdout), 0;
         if (o == '?') return fputs(usage, stderr), 2;

@@ -9,11 +9,21 @@
 #include "gateway/daemon/store_restore.h"
 #include "gateway/store/store_load.h"
 
+/* Of a model that is not configured any more: a reload that adds it leaves that to a start. */
+static void unread(struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->unread_count; i++)
+        if (tb_name_equal(&d->unread[i], model)) return;
+    d->unread_more |= d->unread_count == TB_CONFIG_LIST_MAX;
+    if (d->unread_count < TB_CONFIG_LIST_MAX) d->unread[d->unread_count++] = *model;
+}
+
 static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 {
     struct tb_daemon *d = user;
     const enum tb_status status = tb_catalog_restore_run(d->catalog, run);
-    return status == TB_NOT_FOUND ? TB_OK : status; /* of a model that is not configured any more */
+    if (status == TB_NOT_FOUND) unread(d, &run->model);
+    return status == TB_NOT_FOUND ? TB_OK : status;
 }
 
 static enum tb_status restore_version(void *user, const struct tb_store_version *v)
@@ -23,6 +33,7 @@ static enum tb_status restore_version(void *user, const struct tb_store_version 
     const bool again = v->state == TB_VERSION_RETIRED && tb_anchors_refilled(d, &v->key.uid);
     const enum tb_catalog_state state = again ? TB_VERSION_READY : v->state;
     const enum tb_status status = tb_catalog_restore_version(d->catalog, &v->key, state, v->bytes, v->pinned);
+    if (status == TB_NOT_FOUND) unread(d, &v->key.model);
     if (status == TB_OK && v->pinned)
         (void)tb_catalog_restore_pinned_by(d->catalog, &v->key.uid, v->pinned_by);
     return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;

@@ -7,6 +7,7 @@ Covers: gateway/sandbox/system_call_filter.c gateway/sandbox/system_call_filter_
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,7 +134,7 @@ def own_memory_of_ranks_is_landed_from_inside(lab):
 
 @scenario
 def a_new_path_needs_a_restart(lab):
-    """P9 P10: a reload reads the configuration, and names the keys that count from the next start on: the sandbox holds the old paths."""
+    """P8 P9 P10: a reload names the keys that count from the next start on: the sandbox leads to the paths of the start alone."""
     east = lab.site("east")
     east.models = {"policy": {"home": "east"}}
     east.start()
@@ -141,6 +142,12 @@ def a_new_path_needs_a_restart(lab):
     config.write_text(east.config_text().replace(str(east.arena_path), str(lab.dir / "other.arena")))
     east.daemon.signal(signal.SIGHUP)
     wait_for("the log names the key", lambda: east.daemon.logged("warn reload.needs_restart keys=arena.path"))
+    far = lab.dir / "far"
+    far.mkdir()
+    shutil.copy(lab.pki_dir("east") / "ca.crt", far / "ca.crt")
+    config.write_text(east.config_text().replace(str(lab.pki_dir("east") / "ca.crt"), str(far / "ca.crt"), 1))
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("a file that the sandbox hides", lambda: east.daemon.logged("warn reload.needs_restart keys=tls.ca"))
     config.write_text("site: [")
     east.daemon.signal(signal.SIGHUP)
     wait_for("the log says what is wrong", lambda: east.daemon.logged("warn reload.refused"))

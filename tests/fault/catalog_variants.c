@@ -194,6 +194,13 @@ static enum tb_status do_forget(struct site *s, unsigned n)
     return TB_OK;
 }
 
+static enum tb_status do_leaves(struct site *s, unsigned n)
+{
+    const struct tb_name site = name_of(PICK(given_sites));
+    tb_catalog_site_leaves(s->c, s->now, &site);
+    return TB_OK;
+}
+
 static enum tb_status do_dropped(struct site *s, unsigned n)
 {
     const struct tb_name site = name_of(PICK(given_sites));
@@ -538,6 +545,7 @@ const struct event given_events[] = {
     {"site_up", do_site_up, 6, 0},
     {"site_forget", do_forget, 3, 0},
     {"site_dropped", do_dropped, 12, 0},
+    {"site_leaves", do_leaves, 3, 0},
     {"version_awaits", do_awaits, 8, 0},
     {"version_unproven", do_unproven, 8, 0},
     {"remote_version", do_remote, 3 * 4 * (TB_CATALOG_STATE_END + 1), 0},

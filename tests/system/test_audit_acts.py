@@ -87,7 +87,7 @@ def each_act_has_its_row(lab):
     table = [
         (east, "acts", ("start", GATEWAY, "", "tombolod", "0 keys changed")),
         (east, "acts", ("start", GATEWAY, "link.heartbeat_ms", "tombolod", "1 keys changed")),
-        (east, "acts", ("reload", GATEWAY, "link.heartbeat_ms", "SIGHUP", "needs a restart")),
+        (east, "acts", ("reload", GATEWAY, "link.heartbeat_ms*", "SIGHUP", "0 applied, 1 need a restart")),
         (east, "acts", ("certificates.load", GATEWAY, None, "tls", None)),
         (east, "acts", ("limit", who, 'west rate="200Mbit"', "control", "ok")),
         (east, "acts", ("withdraw", who, "policy 1:7", "control", "model*")),

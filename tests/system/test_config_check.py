@@ -45,15 +45,21 @@ def config_check_says_where(lab):
             done = subprocess.run([str(TOMBOLO), "config", "check", str(path), *more], capture_output=True, text=True)
             expect(f"config check with {name} ({done.stdout}{done.stderr})", (done.returncode, words in done.stdout + done.stderr), (1, True))
     path.write_text(east.config_text())
-    explained = json.loads(lab.tombolo("config", "explain", "--json", path).stdout)
+    explained = json.loads(lab.tombolo("config", "explain", "--json").stdout)
     page = (SOURCE / "docs/config.md").read_text()
     expect("keys as JSON", [row["key"] for row in explained["keys"]], re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     (bytes_row,) = (row for row in explained["keys"] if row["key"] == "arena.bytes")
     expect("a key", (bytes_row["type"], bytes_row["required"], bytes_row["default"], bytes_row["range"], bytes_row["unit"]),
            ("size", True, None, "8MiB to 64TiB", "bytes"))
-    expect("values", [explained["values"][key] for key in ("site", "arena.bytes", "anchor.dir", "models.policy.home")],
+    shown = json.loads(lab.tombolo("config", "show", "--json", path).stdout)["values"]
+    expect("values", [shown[key]["value"] for key in ("site", "arena.bytes", "anchor.dir", "models.policy.home")],
            ["east", f"{east.arena_mib}MiB", None, "east"])
-    expect("no values without a file", "values" in json.loads(lab.tombolo("config", "explain", "--json").stdout), False)
+    expect("where they come from", (shown["site"]["from"], shown["pin_max_s"]["from"]), (f"{path}:1", "default"))
+    (one,) = json.loads(lab.tombolo("config", "explain", "--json", "peers.west.rate").stdout)["keys"]
+    expect("one key", (one["key"], one["change"]), ("peers.SITE.rate", "live"))
+    effective = lab.dir / "effective.yaml"
+    effective.write_text(lab.tombolo("config", "show", "--effective", path).stdout)
+    lab.tombolo("config", "diff", path, effective)
 
 
 @scenario

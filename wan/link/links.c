@@ -112,24 +112,6 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-static enum tb_status link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p)
-{
-    l->links = ls;
-    l->index = (uint32_t)(l - ls->links);
-    TB_ASSERT(l->index < TB_LINKS_PEERS_MAX);
-    l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
-    l->label = p->label.text[0] != '\0' ? p->label : p->site;
-    tb_link_path_init(l, p);
-    tb_link_control_init(l, p->lane);
-    return tb_link_traffic_init(l, p);
-}
-
-static void link_fini(struct tb_link *l)
-{
-    tb_link_forget_resolving(l);
-    tb_link_traffic_fini(l);
-}
-
 static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
 {
     struct tb_endpoint endpoint;
@@ -187,7 +169,7 @@ static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options
     uint32_t made = 0;
     enum tb_status status = TB_OK;
     for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
-        status = link_init(ls, &ls->links[made], &options->peers[made]);
+        status = tb_link_init(ls, &ls->links[made], &options->peers[made]);
     if (status != TB_OK) goto undo_links;
     status = loops_new(ls);
     if (status != TB_OK) goto undo_loops;
@@ -198,7 +180,7 @@ undo_loops:
     loops_free(ls);
 undo_links:
     while (made > 0)
-        link_fini(&ls->links[--made]);
+        tb_link_fini(&ls->links[--made]);
     return status;
 }
 
@@ -221,7 +203,9 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     tb_links_path_options(&ls->options, &ls->ceilings, &ls->tcp);
     ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
-    ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
+    ls->peer_room = options->peer_count + TB_LINKS_PEERS_SPARE;
+    if (ls->peer_room > TB_LINKS_PEERS_MAX) ls->peer_room = TB_LINKS_PEERS_MAX;
+    ls->links = tb_calloc(ls->peer_room, sizeof *ls->links);
     ls->admission = tb_link_admission_new(&ls->options);
     if (ls->links == NULL || ls->admission == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0)
         goto undo_memory;
@@ -268,7 +252,7 @@ static void closing_step(struct tb_links *ls)
     TB_ASSERT(ls->retired == NULL);
     tb_links_share_end(ls, NULL);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_fini(&ls->links[i]);
+        tb_link_fini(&ls->links[i]);
     tb_links_offers_free(ls);
     TB_ASSERT(ls->offers == NULL && ls->divisions == NULL && ls->retiring == NULL);
     handles_close(ls);
@@ -334,11 +318,12 @@ static void end_distrusted(struct tb_links *ls)
 enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
 {
     if (!tb_identity_equal(tb_tls_identity(tls), &ls->identity)) return TB_BAD_ARGUMENT;
-    const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
-    tb_tls_free(ls->options.tls);
+    struct tb_tls *before = ls->options.tls;
+    const struct tb_digest trust[] = {tb_tls_trust(before), tb_tls_trust(tls)};
     ls->options.tls = tb_tls_ref(tls);
-    if (!tb_digest_equal(&before, &after)) end_distrusted(ls);
+    if (!tb_digest_equal(&trust[0], &trust[1])) end_distrusted(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         if (tb_link_is_up(&ls->links[i])) tb_link_renew(&ls->links[i], tb_clock_now());
+    tb_tls_free(before);
     return TB_OK;
 }

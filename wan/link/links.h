@@ -179,6 +179,7 @@ struct tb_links_ops {
 struct tb_links_peer_options {
     struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
     struct tb_name label;   /* what it is called here; empty: its site. Unequal for gateways of one site */
+    bool gone;              /* a row of no peer: it keeps its index, and is not dialled */
     uint32_t lane;          /* that it says it is, of its site */
     const char *address;    /* "host:port"; NULL: only the peer dials */
     const char *source;     /* the address to dial from, numeric; NULL: the kernel's choice; copied */

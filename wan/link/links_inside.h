@@ -48,7 +48,8 @@ struct tb_links {
     uint32_t accepted_count; /* of them */
     struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
     uint32_t loop_count, loop_at;
-    struct tb_link *links; /* peer_count */
+    struct tb_link *links; /* peer_count, and room for more */
+    uint32_t peer_room;
     struct tb_offer *offers;
     uint32_t offer_count;
     struct tb_links_table_use tables[TB_LINKS_TABLES_COUNT];
@@ -77,6 +78,11 @@ void tb_links_busy(struct tb_links *ls); /* something moves: tick fast */
 /* The ceilings and congestion controls of the kernel. */
 void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
                            struct tb_tcp_path_options *p);
+/* links_peers.c */
+enum tb_status tb_link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p);
+void tb_link_fini(struct tb_link *l);
+enum tb_status tb_links_peer_check(const struct tb_links_options *o, const struct tb_links_peer_options *p,
+                                   char error_out[256]);
 void tb_links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */
 enum tb_status tb_links_refuse(char error_out[256], const char *what, const char *which);
 enum tb_status tb_links_options_check(const struct tb_links_options *o, char error_out[256]);

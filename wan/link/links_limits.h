@@ -6,6 +6,7 @@
 
 #define TB_LINKS_HEDGE_NONE    UINT32_MAX
 #define TB_LINKS_PEERS_MAX     64
+#define TB_LINKS_PEERS_SPARE   8  /* that may be added while the links are open */
 #define TB_LINKS_STREAMS_MAX   64 /* per link */
 #define TB_LINKS_THREADS_MAX   64
 #define TB_LINKS_MODELS_MAX    256  /* that one peer is asked for, or asks for */

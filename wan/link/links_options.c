@@ -77,9 +77,10 @@ enum tb_status tb_links_refuse(char error_out[256], const char *what, const char
     return TB_BAD_ARGUMENT;
 }
 
-static enum tb_status check_peer(const struct tb_links_options *o, const struct tb_links_peer_options *p,
-                                 char error_out[256])
+enum tb_status tb_links_peer_check(const struct tb_links_options *o, const struct tb_links_peer_options *p,
+                                   char error_out[256])
 {
+    if (p->gone) return TB_OK; /* a row of no peer */
     struct tb_endpoint endpoint;
     struct tb_address address;
     if (!tb_name_valid(p->site.text) || !tb_name_valid(p->gateway.text))
@@ -116,7 +117,7 @@ enum tb_status tb_links_options_check(const struct tb_links_options *o, char err
     if (o->retry_min_ms > o->retry_max_ms)
         return tb_links_refuse(error_out, "retry_min_ms is over retry_max_ms", o->site.text);
     for (uint32_t i = 0; i < o->peer_count; i++) {
-        const enum tb_status status = check_peer(o, &o->peers[i], error_out);
+        const enum tb_status status = tb_links_peer_check(o, &o->peers[i], error_out);
         if (status != TB_OK) return status;
     }
     return TB_OK;

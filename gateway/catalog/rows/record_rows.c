@@ -150,6 +150,17 @@ bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_nam
     return any;
 }
 
+void tb_records_leave(struct tb_catalog *c, const struct tb_name *site)
+{
+    EACH(c->records, i)
+    {
+        const struct tb_record *r = &record_at(c, i)->info;
+        if (!tb_catalog_same_name(&r->via, site) && !tb_catalog_same_name(&r->state.site, site)) continue;
+        tb_table_free(&c->records, i);
+    }
+    c->waits_touched = true;
+}
+
 void tb_records_forget(struct tb_catalog *c, const struct tb_name *site)
 {
     EACH(c->records, i)

@@ -24,6 +24,8 @@ void tb_record_progress(struct tb_catalog *c, uint32_t version, const struct tb_
 void tb_record_gone(struct tb_catalog *c, uint32_t version, const struct tb_name *site);
 bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, const struct version *v,
                        bool activated);
+/* Of that site, or by its word: none is left. */
+void tb_records_leave(struct tb_catalog *c, const struct tb_name *site);
 void tb_records_forget(struct tb_catalog *c, const struct tb_name *site);
 void tb_records_expire(struct tb_catalog *c);
 

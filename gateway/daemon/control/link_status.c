@@ -92,7 +92,7 @@ enum tb_status tb_status_streams(void *user, const json_t *request, json_t *repl
     json_t *list = json_array();
     bool all = true;
     for (uint32_t i = 0; i < d->config->peer_count; i++)
-        all &= append(list, link_row(d, i));
+        if (!d->config->peers[i].gone) all &= append(list, link_row(d, i));
     all &= json_object_set_new(reply, "links", list) == 0;
     return all ? TB_OK : TB_SITE_NOMEM;
 }

@@ -33,6 +33,7 @@
 #include "gateway/daemon/live/live_status.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
+#include "gateway/daemon/reload.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/fabric_hops.h"
 #include "intra/transport/transport_words.h"
@@ -118,6 +119,7 @@ static json_t *links_json(struct tb_daemon *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        if (d->config->peers[i].gone) continue;
         static struct tb_links_stats stats; /* large; the main loop's alone */
         memset(&stats, 0, sizeof stats);
         if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, i, &stats);
@@ -597,6 +599,8 @@ const struct tb_control_command tb_status_commands[] = {
     {"adopt", tb_audited_adopt},
     {"audit", tb_audit_command},
     {"verify", tb_verify_command},
+    {"reload", tb_reload_command},
+    {"config", tb_config_command},
     {NULL, NULL},
 };
 
@@ -610,11 +614,10 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},         {"versions", cmd_versions},
-    {"streams", tb_status_streams}, {"lag", tb_status_lag},
-    {"chains", tb_status_chains},   {"withdraw", cmd_refused},
-    {"pin", cmd_refused},           {"unpin", cmd_refused},
-    {"rollback", cmd_refused},      {"limit", cmd_refused},
-    {"adopt", cmd_refused},         {"verify", cmd_refused},
-    {"audit", cmd_refused},         {NULL, NULL},
+    {"status", cmd_status}, {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag}, {"chains", tb_status_chains}, {"withdraw", cmd_refused},
+    {"pin", cmd_refused},   {"unpin", cmd_refused},       {"rollback", cmd_refused},
+    {"limit", cmd_refused}, {"adopt", cmd_refused},       {"verify", cmd_refused},
+    {"audit", cmd_refused}, {"reload", cmd_refused},      {"config", tb_config_command},
+    {NULL, NULL},
 };

@@ -55,6 +55,7 @@ struct tb_anchors {
     bool writing, removing;
     pthread_t thread;
     uint32_t model;
+    struct tb_name gone_of; /* its model, for the thread: the configuration is the main loop's */
     struct tb_anchor_which gone;
     enum tb_catalog_state gone_for;
     struct tb_anchor_writer w;
@@ -128,7 +129,7 @@ static void *writer_main(void *user)
 static void *remover_main(void *user)
 {
     struct tb_anchors *a = user;
-    a->status = tb_anchor_folder_remove(&a->folder, &a->d->config->models[a->model].name, &a->gone);
+    a->status = tb_anchor_folder_remove(&a->folder, &a->gone_of, &a->gone);
     if (a->status != TB_OK) (void)snprintf(a->w.error, sizeof a->w.error, "%s", strerror(errno));
     atomic_store(&a->done, true);
     return NULL;
@@ -217,6 +218,7 @@ static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
     if (view.state != TB_VERSION_ENDED_WITHDRAWN && view.state != TB_VERSION_ENDED_BROKEN) return;
     a->model = model;
     a->gone = m->newest;
+    a->gone_of = *name;
     a->gone_for = view.state;
     a->removing = thread_begin(a, remover_main); /* if not: at the next tick */
 }

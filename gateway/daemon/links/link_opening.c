@@ -16,15 +16,15 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
 #include "wan/link/links_limits.h"
+#include "wan/link/links_peers.h"
 
 #define LIFE_NS TB_SECONDS(1)
 
 /* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose
  * home is here: a chunk that rots here comes back from a site that has it. P8: a peer that may not
  * read such a model has none of it, and does not hear its name. */
-static uint32_t models_wanted(const struct tb_daemon *d, uint32_t peer, struct tb_name *models)
+static uint32_t models_wanted(const struct tb_config *config, uint32_t peer, struct tb_name *models)
 {
-    const struct tb_config *config = d->config;
     const struct tb_name *site = &config->peers[peer].site;
     uint32_t count = 0;
     for (uint32_t i = 0; i < config->subscribe_count; i++) {
@@ -37,7 +37,7 @@ static uint32_t models_wanted(const struct tb_daemon *d, uint32_t peer, struct t
     }
     for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
         if (tb_name_equal(&config->models[i].home, &config->label) &&
-            tb_peer_may_read(d, peer, &config->models[i].name))
+            tb_peer_may_read_by(config, peer, &config->models[i].name))
             models[count++] = config->models[i].name;
     TB_ASSERT(count <= TB_LINKS_MODELS_MAX); /* as many as the caller has room for */
     return count;
@@ -64,25 +64,32 @@ static uint32_t retry_max_ms(const struct tb_config *c)
     return most > c->link_retry_min_ms ? most : c->link_retry_min_ms;
 }
 
+/* `models` has room for TB_LINKS_MODELS_MAX. */
+static struct tb_links_peer_options peer_options(const struct tb_daemon *d, const struct tb_config *config,
+                                                 uint32_t peer, struct tb_name *models)
+{
+    const struct tb_config_peer *p = &config->peers[peer];
+    if (p->gone) return (struct tb_links_peer_options){.gone = true};
+    return (struct tb_links_peer_options){.site = p->of,
+                                          .label = p->site,
+                                          .lane = p->lane,
+                                          .gateway = p->gateway,
+                                          .address = p->address,
+                                          .source = p->source,
+                                          .dscp = p->dscp,
+                                          .congestion = peer_congestion(config, p),
+                                          .streams_found = d->found[peer].streams,
+                                          .found_bytes_per_s = d->found[peer].bytes_per_s,
+                                          .models = models,
+                                          .model_count = models_wanted(config, peer, models)};
+}
+
 static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
                                  struct tb_name *models)
 {
     const struct tb_config *config = d->config;
-    for (uint32_t i = 0; i < config->peer_count; i++) {
-        struct tb_name *mine = models + (size_t)i * TB_LINKS_MODELS_MAX;
-        peers[i] = (struct tb_links_peer_options){.site = config->peers[i].of,
-                                                  .label = config->peers[i].site,
-                                                  .lane = config->peers[i].lane,
-                                                  .gateway = config->peers[i].gateway,
-                                                  .address = config->peers[i].address,
-                                                  .source = config->peers[i].source,
-                                                  .dscp = config->peers[i].dscp,
-                                                  .congestion = peer_congestion(config, &config->peers[i]),
-                                                  .streams_found = d->found[i].streams,
-                                                  .found_bytes_per_s = d->found[i].bytes_per_s,
-                                                  .models = mine,
-                                                  .model_count = models_wanted(d, i, mine)};
-    }
+    for (uint32_t i = 0; i < config->peer_count; i++)
+        peers[i] = peer_options(d, config, i, models + (size_t)i * TB_LINKS_MODELS_MAX);
     const struct tb_links_options options = {
         .loop = &d->loop,
         .site = config->site,
@@ -202,4 +209,63 @@ void tb_crossings_life_tell(struct tb_daemon *d)
     d->life_untold = false;
     d->life_told_at = now;
     restart(d);
+}
+
+/* ---- a reload ---- */
+
+enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_config *next)
+{
+    static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
+    struct tb_links *links = tb_links_now(d);
+    enum tb_status status = TB_OK;
+    uint32_t at = d->config->peer_count;
+    char error[256] = "";
+    for (; links != NULL && status == TB_OK && at < next->peer_count; at += status == TB_OK) {
+        d->found[at] = (struct tb_store_path){.streams = 0};
+        const struct tb_links_peer_options options = peer_options(d, next, at, models);
+        status = tb_links_peer_add(links, &options, error);
+    }
+    if (status == TB_OK) return TB_OK; /* links that open anew meanwhile open with them */
+    tb_log(TB_LOG_WARN, "reload.refused", "status=%s action=nothing_changed", tb_status_name(status));
+    while (at-- > d->config->peer_count)
+        tb_links_peer_remove(links, at);
+    return status;
+}
+
+void tb_peer_leaves(struct tb_daemon *d, uint32_t peer)
+{
+    TB_ASSERT(peer < d->config->peer_count && !d->config->peers[peer].gone);
+    tb_log(TB_LOG_INFO, "peer.left", "peer=%s", tb_peer_site(d, peer));
+    if (tb_links_now(d) != NULL) tb_links_peer_remove(d->links, peer);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* P8: only what changed is said: a refusal is a line and a row of the audit record. */
+static void rights_change(struct tb_daemon *d, const struct tb_config *was, uint32_t peer)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        const struct tb_name *model = &d->config->models[i].name;
+        const bool may = tb_peer_may_read(d, peer, model);
+        if (may != tb_peer_may_read_by(was, peer, model)) tb_links_right_changed(d->links, peer, model, may);
+    }
+}
+
+void tb_links_changed(struct tb_daemon *d, const struct tb_config *was)
+{
+    static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
+    const struct tb_config *c = d->config;
+    if (tb_links_now(d) == NULL) return; /* those to come begin with it */
+    tb_links_admission(d->links, c->handshakes_open, c->handshakes_failed, c->garbled_frames);
+    for (uint32_t i = 0; i < was->peer_count; i++) {
+        if (c->peers[i].gone) continue;
+        TB_ASSERT(tb_name_equal(&c->peers[i].site, &was->peers[i].site)); /* rows stay */
+        if (!same_text(c->peers[i].address, was->peers[i].address))
+            tb_links_peer_address(d->links, i, c->peers[i].address);
+        tb_links_peer_models(d->links, i, models, models_wanted(c, i, models));
+        rights_change(d, was, i);
+    }
 }

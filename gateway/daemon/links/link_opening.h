@@ -6,9 +6,17 @@
 
 #include "tombolo/status.h"
 
+struct tb_config;
 struct tb_daemon;
 
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
+/* A reload, in this order. Links to the peers that `next` has and the configuration has not; not
+ * TB_OK: there is none of them. */
+TB_MUST_USE enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_config *next);
+/* It is a peer still. */
+void tb_peer_leaves(struct tb_daemon *d, uint32_t peer);
+/* After that: addresses, wanted models, rights and limits of the peers that were there before. */
+void tb_links_changed(struct tb_daemon *d, const struct tb_config *was);
 /* The arena's life is a new one: links begin anew, so that peers hear of it. Where memory fails
  * chunk by chunk, once a second, as what is fetched again comes over them. */
 void tb_crossings_life_tell(struct tb_daemon *d);

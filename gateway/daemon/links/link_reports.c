@@ -136,6 +136,7 @@ void tb_crossings_poll(struct tb_daemon *d)
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         for (uint32_t i = 0; c->serving == TB_COPY_OFFERED && i < d->config->peer_count; i++) {
             struct tb_links_progress p;
+            if (d->config->peers[i].gone) continue;
             if (tb_links_peer_progress(d->links, i, &c->key.uid, &p) != TB_OK || p.held_chunks == 0) continue;
             tb_reports_progress(d, i, &c->key.uid, &p);
         }

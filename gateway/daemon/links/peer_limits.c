@@ -53,6 +53,12 @@ enum tb_status tb_limits_open(struct tb_daemon *d)
     return TB_OK;
 }
 
+static bool same_plan(const struct tb_rate_plan *a, const struct tb_rate_plan *b)
+{
+    if (a->bit_per_s != b->bit_per_s || a->window_count != b->window_count) return false;
+    return memcmp(a->windows, b->windows, a->window_count * sizeof a->windows[0]) == 0;
+}
+
 /* ---- what holds now ---- */
 
 /* P10: one line when a state begins. */
@@ -138,6 +144,24 @@ void tb_limits_close(struct tb_daemon *d)
     for (uint32_t i = 0; d->persist != NULL && i < d->config->peer_count; i++) {
         count(d, i);
         if (d->limits[i].budget.day_bytes != 0) save(d, i, d->limits[i].budget.used_bytes);
+    }
+}
+
+void tb_limits_changed(struct tb_daemon *d, const struct tb_config *was)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        const struct tb_config_peer *p = &d->config->peers[i];
+        struct tb_peer_limit *l = &d->limits[i];
+        if (p->gone) *l = (struct tb_peer_limit){.told = TB_BUDGET_NONE};
+        if (p->gone) continue;
+        if (i >= was->peer_count)
+            *l = (struct tb_peer_limit){
+                .rate = p->rate, .budget = {.day_bytes = p->day_bytes, .day = today()}, .told = TB_BUDGET_OK};
+        else if (!same_plan(&p->rate, &was->peers[i].rate))
+            l->rate = p->rate;
+        if (i < was->peer_count && p->day_bytes != was->peers[i].day_bytes)
+            l->budget.day_bytes = p->day_bytes;
+        look(d, i);
     }
 }
 
@@ -241,9 +265,10 @@ static enum tb_status no_such_peer(const struct tb_daemon *d, const char *site, 
     int used =
         snprintf(error, 256, "there is no peer \"%.64s\"; this gateway%s", site,
                  d->config->peer_count > 0 ? "'s are" : " has none: `peers` of its configuration is empty");
-    for (uint32_t i = 0; i < d->config->peer_count && used < 256; i++)
-        used += snprintf(error + used, 256 - (size_t)used, "%s %s", i > 0 ? "," : "",
-                         d->config->peers[i].site.text);
+    for (uint32_t i = 0, named = 0; i < d->config->peer_count && used < 256; i++)
+        if (!d->config->peers[i].gone)
+            used += snprintf(error + used, 256 - (size_t)used, "%s %s", named++ > 0 ? "," : "",
+                             d->config->peers[i].site.text);
     return TB_NOT_FOUND;
 }
 
@@ -253,7 +278,7 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
     const char *site = json_string_value(json_object_get(request, "peer"));
     struct tb_limit_change change = {0};
     uint32_t peer = 0;
-    if (site == NULL) {
+    if (site == NULL || site[0] == '\0') {
         snprintf(error, 256, "limit needs \"peer\", the site of one of `peers`");
         return TB_BAD_ARGUMENT;
     }

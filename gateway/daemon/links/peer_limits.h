@@ -8,6 +8,7 @@
 #include "gateway/config/config.h"
 #include "wan/send/budget.h"
 
+struct tb_config;
 struct tb_daemon;
 
 /* The rate and the day's bytes to a peer: those of the config, until an operator says otherwise. */
@@ -21,6 +22,8 @@ struct tb_peer_limit {
 
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
 void tb_limits_renewed(struct tb_daemon *d); /* the links were opened anew: they have sent nothing yet */
+/* After a reload. A limit of an operator stays where the file says of it what it said before. */
+void tb_limits_changed(struct tb_daemon *d, const struct tb_config *was);
 void tb_limits_tick(struct tb_daemon *d);
 uint64_t tb_limits_day_ends_s(void);       /* UTC */
 void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */

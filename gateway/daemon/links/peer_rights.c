@@ -8,26 +8,36 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/rights.h"
 
+static const struct tb_config_model *model_of(const struct tb_config *c, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < c->model_count; i++)
+        if (tb_name_equal(&c->models[i].name, model)) return &c->models[i];
+    return NULL;
+}
+
 bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        if (!tb_name_equal(&d->config->models[i].name, model)) continue;
-        *home_out = d->config->models[i].home;
-        return true;
-    }
-    return false;
+    const struct tb_config_model *m = model_of(d->config, model);
+    if (m != NULL) *home_out = m->home;
+    return m != NULL;
+}
+
+bool tb_peer_may_read_by(const struct tb_config *c, uint32_t peer, const struct tb_name *model)
+{
+    TB_ASSERT(peer < c->peer_count);
+    const struct tb_config_peer *p = &c->peers[peer];
+    const struct tb_config_model *m = model_of(c, model);
+    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    if (p->gone || (m != NULL && m->left)) return false;
+    if (tb_name_equal(&p->of, &c->site))
+        return true; /* another gateway of this site: what is here is its, too */
+    if (m != NULL && tb_name_equal(&m->home, &p->site)) return true; /* its own bytes, back */
+    return tb_rights_may(c, model, &identity, false);
 }
 
 bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
-    TB_ASSERT(peer < d->config->peer_count);
-    const struct tb_config_peer *p = &d->config->peers[peer];
-    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
-    struct tb_name home;
-    if (tb_name_equal(&p->of, &d->config->site))
-        return true; /* another gateway of this site: what is here is its, too */
-    if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site)) return true; /* its own bytes, back */
-    return tb_rights_may(d->config, model, &identity, false);
+    return tb_peer_may_read_by(d->config, peer, model);
 }
 
 /* SITE.LANE, with one digit (docs/config.md, lanes). */

@@ -6,6 +6,7 @@
 
 #include "base/ident.h"
 
+struct tb_config;
 struct tb_daemon;
 struct tb_links;
 
@@ -13,6 +14,8 @@ struct tb_links;
 bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out);
 /* P8: may that peer read the model? Says nothing and counts nothing. */
 bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+/* The same by another configuration, whose peers have these indexes too. */
+bool tb_peer_may_read_by(const struct tb_config *c, uint32_t peer, const struct tb_name *model);
 /* The peer of that name; UINT32_MAX: that site is no peer. */
 uint32_t tb_peer_index(const struct tb_daemon *d, const struct tb_name *site);
 /* As it is called here and in other sites' configurations. */

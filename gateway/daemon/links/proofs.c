@@ -88,7 +88,7 @@ bool tb_proofs_come(const struct tb_copy *copy)
 static bool home_alone_hears(const struct tb_daemon *d, const struct tb_name *model)
 {
     for (uint32_t i = 0; i < d->config->peer_count; i++)
-        if (!tb_peer_of_home(d, i, model)) return false;
+        if (!d->config->peers[i].gone && !tb_peer_of_home(d, i, model)) return false;
     return true;
 }
 

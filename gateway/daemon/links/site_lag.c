@@ -59,7 +59,7 @@ bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_na
 
 static uint32_t source_at(const struct tb_daemon *d, const struct tb_catalog_model *m, uint32_t i)
 {
-    if (m->from_count == 0) return i < d->config->peer_count ? i : UINT32_MAX; /* any */
+    if (m->from_count == 0) return d->config->peers[i].gone ? UINT32_MAX : i; /* any */
     for (uint32_t p = 0; i < m->from_count && p < d->config->peer_count; p++)
         if (tb_name_equal(&d->config->peers[p].site, &m->from[i])) return p;
     return UINT32_MAX;

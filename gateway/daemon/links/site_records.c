@@ -261,6 +261,7 @@ void tb_records_tick(struct tb_daemon *d)
     d->records_again = false;
     say_all(d, again);
     for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++) {
+        if (d->config->peers[i].gone) continue;
         lost(d, i); /* the reason of a link that is down may be another now */
         silent(d, i);
         say_for_old(d, i);
@@ -279,12 +280,22 @@ static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
 enum tb_status tb_records_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->own == NULL);
-    d->own = tb_calloc(d->config->model_count + 1, sizeof *d->own);
+    d->own = tb_calloc(TB_CONFIG_LIST_MAX + 1, sizeof *d->own); /* a reload may add models */
     if (d->own == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         for (uint32_t m = 0; m < d->config->model_count; m++)
             expect(d, i, m);
     return TB_OK;
+}
+
+void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        if (d->config->peers[i].gone) continue;
+        for (uint32_t m = i < was->peer_count ? was->model_count : 0; m < d->config->model_count; m++)
+            expect(d, i, m);
+    }
+    d->records_again = true;
 }
 
 void tb_records_close(struct tb_daemon *d)

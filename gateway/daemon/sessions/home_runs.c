@@ -444,6 +444,21 @@ enum tb_status tb_home_runs_open(struct tb_daemon *d)
     return status;
 }
 
+void tb_home_runs_changed(struct tb_daemon *d, const struct tb_config *was)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        struct model_runs *m = &d->home_runs->models[i];
+        m->home = tb_name_equal(&d->config->models[i].home, &d->site);
+        for (uint32_t peer = 0; m->doubted && peer < d->config->peer_count; peer++) {
+            const uint64_t bit = UINT64_C(1) << peer;
+            if (d->config->peers[peer].gone)
+                m->asking.asked &= ~bit; /* nobody waits for it */
+            else if (peer >= was->peer_count && tb_peer_may_read(d, peer, name_of(d, i)))
+                m->asking.asked |= bit;
+        }
+    }
+}
+
 void tb_home_runs_close(struct tb_daemon *d)
 {
     struct tb_waiting_request *w;

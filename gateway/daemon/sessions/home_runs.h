@@ -8,11 +8,14 @@
 #include "gateway/catalog/models.h"
 #include "wan/link/links.h"
 
+struct tb_config;
 struct tb_daemon;
 struct tb_worker_session;
 
 /* The store is open, its rows are not read. TB_SITE_STORE is logged. */
 TB_MUST_USE enum tb_status tb_home_runs_open(struct tb_daemon *d);
+/* After a reload: new models, and peers that are asked, or not any more. */
+void tb_home_runs_changed(struct tb_daemon *d, const struct tb_config *was);
 void tb_home_runs_close(struct tb_daemon *d);
 void tb_home_runs_up(struct tb_daemon *d, uint32_t peer); /* a session with it began */
 /* A peer has seen a later life of this store, so a copy was put back: every model here is

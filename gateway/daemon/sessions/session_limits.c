@@ -18,6 +18,18 @@
 /* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
 #define READER_BYTES (256u << 10)
 
+void tb_session_limits_change(struct tb_session_limits *l, const struct tb_config *config)
+{
+    TB_ASSERT(l->strangers != NULL && l->glitches != NULL);
+    l->strangers->open_each = config->handshakes_open;
+    l->strangers->failed_each = config->handshakes_failed;
+    l->glitches->most[TB_GLITCH_GARBLED] = config->garbled_frames;
+    l->glitches->most[TB_GLITCH_CANCELLED] = config->cancelled_requests;
+    l->network_count = 0;
+    for (uint32_t i = 0; i < config->session_networks_count && i < TB_SESSION_NETWORKS; i++)
+        l->network_count += tb_network_parse(config->session_networks[i], &l->networks[l->network_count]);
+}
+
 enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct tb_config *config)
 {
     const uint32_t connections = config->session_max + TB_BOUNDS_GREETING;
@@ -28,13 +40,8 @@ enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct 
     if (l->places == NULL || l->strangers == NULL || l->glitches == NULL) return TB_SITE_NOMEM;
     tb_share_init(&l->connections, l->places, connections);
     l->partial.bound = TB_PARTIAL_BYTES_MAX;
-    l->strangers->open_each = config->handshakes_open;
-    l->strangers->failed_each = config->handshakes_failed;
     l->strangers->open_all = TB_BOUNDS_GREETING / 4 * 3;
-    l->glitches->most[TB_GLITCH_GARBLED] = config->garbled_frames;
-    l->glitches->most[TB_GLITCH_CANCELLED] = config->cancelled_requests;
-    for (uint32_t i = 0; i < config->session_networks_count && i < TB_SESSION_NETWORKS; i++)
-        l->network_count += tb_network_parse(config->session_networks[i], &l->networks[l->network_count]);
+    tb_session_limits_change(l, config);
     return TB_OK;
 }
 

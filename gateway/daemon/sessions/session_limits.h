@@ -43,6 +43,8 @@ struct tb_session_door {
 /* TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_session_limits_open(struct tb_session_limits *l,
                                                   const struct tb_config *config);
+/* A reload changed limits.* or session.networks. */
+void tb_session_limits_change(struct tb_session_limits *l, const struct tb_config *config);
 void tb_session_limits_close(struct tb_session_limits *l);
 
 /* Whether a connection may become one more. False: it is counted and logged, and to be closed. */

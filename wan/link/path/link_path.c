@@ -4,14 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/networks.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_why.h"
 
+void tb_link_path_lead(struct tb_link *l, const char *address)
+{
+    TB_ASSERT(l->path.resolving == NULL && !l->path.race.on);
+    l->path.has_address = address != NULL && tb_endpoint_parse(address, &l->path.endpoint) == TB_OK;
+    l->path.address_count = l->path.address_at = 0;
+    l->path.good = (struct tb_address){.bytes = 0};
+    l->path.asked_at = l->path.fresh_until = 0;
+    l->path.elsewhere = 0;
+}
+
 void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p)
 {
-    l->path.has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->path.endpoint) == TB_OK;
+    tb_link_path_lead(l, p->address);
     l->path.tcp = l->links->tcp;
     l->path.tcp.dscp = p->dscp;
     if (p->source != NULL && !tb_link_source_parse(p->source, &l->path.source)) l->path.source.bytes = 0;

@@ -53,6 +53,8 @@ bool tb_link_source_parse(const char *text, struct tb_address *source_out);
 /* Of a dial of the link. */
 const struct tb_address *tb_link_source(const struct tb_link *l); /* NULL: the kernel's choice */
 void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p);
+/* To another address from now on, or to none (NULL). A session goes on. */
+void tb_link_path_lead(struct tb_link *l, const char *address);
 bool tb_link_can_dial(const struct tb_link *l);
 /* The peer's address in the configuration, or what its name led to last. */
 bool tb_link_path_leads_to(const struct tb_link *l, const struct sockaddr *host);

@@ -13,14 +13,20 @@
 
 #define STRANGERS_MAX (LINK_CONNS_MAX / 4 * 3)
 
+void tb_link_admission_set(struct tb_link_admission *a, const struct tb_links_options *o)
+{
+    TB_ASSERT(o->handshakes_open > 0 && o->handshakes_failed > 0 && o->garbled_frames > 0);
+    a->strangers.open_each = o->handshakes_open;
+    a->strangers.failed_each = o->handshakes_failed;
+    a->glitches.most[TB_GLITCH_GARBLED] = o->garbled_frames;
+}
+
 struct tb_link_admission *tb_link_admission_new(const struct tb_links_options *o)
 {
     struct tb_link_admission *a = tb_calloc(1, sizeof *a);
     if (a == NULL) return NULL;
-    a->strangers.open_each = o->handshakes_open;
-    a->strangers.failed_each = o->handshakes_failed;
+    tb_link_admission_set(a, o);
     a->strangers.open_all = STRANGERS_MAX;
-    a->glitches.most[TB_GLITCH_GARBLED] = o->garbled_frames;
     a->glitches.most[TB_GLITCH_CANCELLED] = UINT32_MAX; /* a peer cancels nothing */
     return a;
 }

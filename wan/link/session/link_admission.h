@@ -23,6 +23,8 @@ struct tb_link_admission {
 
 /* NULL: no memory. */
 struct tb_link_admission *tb_link_admission_new(const struct tb_links_options *o);
+/* As the options say. */
+void tb_link_admission_set(struct tb_link_admission *a, const struct tb_links_options *o);
 /* False: the connection is to be closed. True: *handshake_out is its handshake's address, 0 of a
  * known one. */
 bool tb_link_admit(struct tb_links *ls, const struct tb_address *from, uint64_t *handshake_out);

@@ -29,6 +29,11 @@ void tb_link_control_init(struct tb_link *l, uint32_t lane)
     tb_link_session_init(&l->session.life, &config, tb_clock_now());
 }
 
+void tb_link_control_may_dial(struct tb_link *l)
+{
+    tb_link_session_may_dial(&l->session.life, tb_link_can_dial(l), tb_clock_now());
+}
+
 struct tb_link_conn *tb_link_control(const struct tb_link *l)
 {
     return l->session.control;

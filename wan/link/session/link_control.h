@@ -45,6 +45,8 @@ struct tb_link_session_part {
 };
 
 void tb_link_control_init(struct tb_link *l, uint32_t lane);
+/* Its path leads elsewhere, or nowhere: without a session it is dialled now, or not at all. */
+void tb_link_control_may_dial(struct tb_link *l);
 /* The control stream; NULL: the link is down. */
 struct tb_link_conn *tb_link_control(const struct tb_link *l);
 uint32_t tb_link_protocol(const struct tb_link *l);

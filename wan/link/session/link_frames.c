@@ -189,9 +189,8 @@ static enum tb_status on_hello(struct tb_link_conn *c, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_hello_decode(&f->payload, &hello);
     if (status != TB_OK) return status;
     if (tb_id_is_zero(&hello.session) != !c->dialled) return TB_PEER_GARBLED;
-    if (c->links
-            /* P6: a session that began now would never end, and the links would never be closed */
-            ->closing) {
+    /* P6: a session that began now would never end, and the links would never be closed */
+    if (c->links->closing || tb_link_life_state(l) == TB_LINK_STOPPED) {
         c->fault_told = true;
         tb_link_conn_bye(c, TB_SITE_DRAINING, 0);
         return TB_OK;

@@ -171,6 +171,13 @@ void tb_link_session_init(struct tb_link_session *s, const struct tb_link_sessio
     s->next_dial_at = config->can_dial ? now : TB_TIME_NEVER;
 }
 
+void tb_link_session_may_dial(struct tb_link_session *s, bool can_dial, tb_time_ns now)
+{
+    s->config.can_dial = can_dial;
+    if (!can_dial) s->next_dial_at = TB_TIME_NEVER;
+    if (can_dial && s->state == TB_LINK_RESTING) s->next_dial_at = now;
+}
+
 enum tb_status tb_link_session_step(struct tb_link_session *s, const struct tb_link_session_event *event,
                                     struct tb_link_session_todo *todo_out)
 {

@@ -17,6 +17,7 @@
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/streams_ahead.h"
+#include "wan/link/traffic/link_rights.h"
 #include "wan/link/traffic/link_traffic.h"
 #include "wan/link/traffic/link_versions.h"
 
@@ -111,7 +112,8 @@ void tb_link_session_begin(struct tb_link_conn *c, const struct tb_frame_hello *
     tb_link_traffic_up(l, &hello->life, c->rtt);
     tb_link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     tb_link_streams_adopt(l);
-    if (!c->dialled) tb_link_subscribe(l, c->wire); /* who dials did it behind its HELLO */
+    if (!c->dialled || c->opened_at <= tb_link_models_came_at(l)) /* else it did it behind its HELLO */
+        tb_link_subscribe(l, c->wire);
     tb_link_segment_up(l, stalled);
     tb_links_busy(l->links);
     const struct tb_links_options *o = &l->links->options;

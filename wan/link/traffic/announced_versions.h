@@ -15,14 +15,17 @@ struct tb_announced {
 };
 
 struct tb_link_models {
-    struct tb_name *wanted; /* from the peer */
+    struct tb_name wanted[TB_LINKS_MODELS_MAX]; /* from the peer */
     uint32_t wanted_count;
+    tb_time_ns came_at;               /* to `wanted` while the links were open, last; 0: never */
+    bool left[TB_LINKS_MODELS_MAX];   /* of `wanted`: no more; what is said of it in this session is heard */
     bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
     /* Models this peer may read and wants; while it is down, did. */
     struct tb_name granted[TB_LINKS_MODELS_MAX];
     uint32_t granted_count;
     /* Models that it asked for in this session and may not read. */
     struct tb_name refused[TB_LINKS_MODELS_MAX];
+    struct tb_name refused_home[TB_LINKS_MODELS_MAX]; /* that it said with it; empty: none */
     uint32_t refused_count;
     uint32_t missed; /* versions, of all models, that came since its session ended */
     struct tb_announced *announced;

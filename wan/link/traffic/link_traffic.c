@@ -43,12 +43,8 @@ enum tb_status tb_link_traffic_init(struct tb_link *l, const struct tb_links_pee
     t->feed = tb_feed_new(o->codec, o->threads);
     if (t->feed == NULL) return TB_SITE_NOMEM;
     if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(t->feed, machine_speeds());
-    t->models.wanted = tb_calloc(p->model_count + 1, sizeof *t->models.wanted);
-    if (t->models.wanted == NULL) {
-        tb_feed_free(t->feed);
-        return TB_SITE_NOMEM;
-    }
-    memcpy(t->models.wanted, p->models, p->model_count * sizeof *t->models.wanted);
+    TB_ASSERT(p->model_count <= TB_LINKS_MODELS_MAX); /* links_options.c */
+    if (p->model_count > 0) memcpy(t->models.wanted, p->models, p->model_count * sizeof *t->models.wanted);
     t->models.wanted_count = p->model_count;
     tb_hedge_init(&t->crossings.hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
     tb_tuner_init(&t->streams.tuner, &l->links->tcp.tuning);
@@ -69,7 +65,6 @@ void tb_link_traffic_fini(struct tb_link *l)
     tb_link_ins_free(l);
     tb_feed_free(l->traffic.feed);
     tb_free(l->traffic.models.announced);
-    tb_free(l->traffic.models.wanted);
 }
 
 void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns rtt)

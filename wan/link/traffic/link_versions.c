@@ -10,6 +10,7 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/links_limits.h"
+#include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/ask_table.h"
@@ -56,17 +57,28 @@ void tb_link_announce(struct tb_link *l, struct tb_offer *o)
     if (pushed) tb_link_serve(l, o, false);
 }
 
+static bool subscribe_one(struct tb_link *l, struct tb_wire *wire, const struct tb_name *model)
+{
+    struct tb_frame_subscribe m = {.model = *model};
+    if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), model, &m.home);
+    struct tb_writer *w = tb_wire_begin(wire, TB_FRAME_SUBSCRIBE, 0, LINK_SMALL);
+    if (w == NULL) return false;
+    tb_frame_subscribe_encode(&m, w);
+    tb_wire_end(wire);
+    return true;
+}
+
 void tb_link_subscribe(struct tb_link *l, struct tb_wire *wire)
 {
-    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++) {
-        struct tb_frame_subscribe m = {.model = l->traffic.models.wanted[i]};
-        if (ops_of(l)->home_of != NULL)
-            (void)ops_of(l)->home_of(user_of(l), &l->traffic.models.wanted[i], &m.home);
-        struct tb_writer *w = tb_wire_begin(wire, TB_FRAME_SUBSCRIBE, 0, LINK_SMALL);
-        if (w == NULL) return;
-        tb_frame_subscribe_encode(&m, w);
-        tb_wire_end(wire);
-    }
+    const struct tb_link_models *m = &l->traffic.models;
+    bool written = true;
+    for (uint32_t i = 0; i < m->wanted_count && written; i++)
+        if (!m->left[i]) written = subscribe_one(l, wire, &m->wanted[i]);
+}
+
+void tb_link_subscribe_to(struct tb_link *l, const struct tb_name *model)
+{
+    if (tb_link_is_up(l)) (void)subscribe_one(l, tb_link_control(l)->wire, model);
 }
 
 void tb_link_versions_up(struct tb_link *l)
@@ -108,13 +120,32 @@ static void grant(struct tb_link *l, const struct tb_name *model)
 }
 
 /* A peer that names models without end has the first of them remembered. */
-static void refuse(struct tb_link *l, const struct tb_name *model)
+static void remember_refused(struct tb_link *l, const struct tb_name *model, const struct tb_name *home)
+{
+    struct tb_link_models *m = &l->traffic.models;
+    uint32_t at = 0;
+    while (at < m->refused_count && !tb_name_equal(&m->refused[at], model))
+        at++;
+    if (at == TB_LINKS_MODELS_MAX) return;
+    if (at == m->refused_count) m->refused_count++;
+    m->refused[at] = *model;
+    m->refused_home[at] = home != NULL ? *home : (struct tb_name){.text = ""};
+}
+
+void tb_link_refuse(struct tb_link *l, const struct tb_name *model, const struct tb_name *home)
 {
     l->stats.refused++;
-    for (uint32_t i = 0; i < l->traffic.models.refused_count; i++)
-        if (tb_name_equal(&l->traffic.models.refused[i], model)) return;
-    if (l->traffic.models.refused_count < TB_LINKS_MODELS_MAX)
-        l->traffic.models.refused[l->traffic.models.refused_count++] = *model;
+    remember_refused(l, model, home);
+    LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = *model);
+}
+
+void tb_link_subscribed(struct tb_link *l, const struct tb_name *model, const struct tb_name *home)
+{
+    const struct tb_frame_subscribe m = {.model = *model, .home = *home};
+    if (may_read(l, &m))
+        grant(l, model);
+    else
+        tb_link_refuse(l, model, home);
 }
 
 enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
@@ -124,12 +155,7 @@ enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     if (tb_link_granted(l, &m.model)) return TB_OK;
     if (l->traffic.models.granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
-    if (may_read(l, &m)) {
-        grant(l, &m.model);
-        return TB_OK;
-    }
-    refuse(l, &m.model);
-    LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = m.model);
+    tb_link_subscribed(l, &m.model, &m.home);
     return TB_OK;
 }
 
@@ -159,6 +185,13 @@ static enum tb_status announced_room(struct tb_link *l)
     l->traffic.models.announced = more;
     l->traffic.models.announced_cap = cap;
     return TB_OK;
+}
+
+/* The peer said that we may not read it, and now it may be read. */
+static void denied_no_more(struct tb_link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
+        if (tb_name_equal(&l->traffic.models.wanted[i], model)) l->traffic.models.denied[i] = false;
 }
 
 static void tell_whole(struct tb_link *l, struct tb_offer *o)
@@ -197,6 +230,7 @@ enum tb_status tb_link_on_version(struct tb_link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     if (!tb_link_wants(l, &m.key.model)) return TB_PEER_GARBLED;
     const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
+    denied_no_more(l, &m.key.model);
     if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
     if (!withdrawn) status = version_ready(l, &m);
     if (status != TB_OK) return status;
@@ -239,14 +273,22 @@ enum tb_status tb_link_on_gone(struct tb_link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
+static bool was_refused(const struct tb_link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->traffic.models.refused_count; i++)
+        if (tb_name_equal(&l->traffic.models.refused[i], model)) return true;
+    return false;
+}
+
 enum tb_status tb_link_on_whole(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_whole m;
     const enum tb_status status = tb_frame_whole_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     struct tb_offer *o = tb_offer_find(l->links, &m.uid);
-    if (o == NULL) return TB_OK; /* retracted meanwhile */
-    if (!tb_link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
+    if (o == NULL) return TB_OK;            /* retracted meanwhile */
+    if (!tb_link_granted(l, &o->key.model)) /* its right ended, and the two words crossed */
+        return was_refused(l, &o->key.model) ? TB_OK : TB_PEER_GARBLED;
     tb_link_outs_drop(l, o);
     tb_link_peer_held(l, o);
     return TB_OK;

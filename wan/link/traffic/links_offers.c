@@ -44,7 +44,7 @@ static struct tb_shared_places *share_of_offer(struct tb_links *ls, const struct
 {
     struct tb_shared_places *share = tb_shared_places_new(&key->uid, places, key->shard_count, &ls->wake);
     if (share == NULL) return NULL;
-    share->sent = tb_sent_new(ls->options.peer_count, chunks);
+    share->sent = tb_sent_new(ls->peer_room, chunks);
     if (share->sent != NULL) return share;
     tb_shared_places_free(share);
     return NULL;
@@ -62,7 +62,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
         tb_links_table_refused(ls, TB_LINKS_TABLE_OFFERS, NULL);
         return TB_SITE_NOMEM;
     }
-    struct tb_offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
+    struct tb_offer *o = tb_calloc(1, sizeof *o + ls->peer_room * sizeof o->peers[0]);
     if (o == NULL) return TB_SITE_NOMEM;
     o->share = share_of_offer(ls, key, places, (uint32_t)chunks);
     if (o->share == NULL) {
