@@ -157,8 +157,8 @@ def ends_with(site, what, why):
         raise Failed(f"{what}: the log does not say \"{why}\":\n{text}")
 
 
-READS = ["status", "versions", "streams", "lag", "chains"]
-CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify", "audit"]
+READS = ["status", "versions", "streams", "lag", "chains", "config"]
+CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify", "audit", "reload"]
 
 
 @scenario

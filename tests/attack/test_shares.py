@@ -245,8 +245,10 @@ def denied_requests_do_not_fill_the_log(lab):
 
 def local_door(site):
     """The abstract name of its door for readers of its host."""
-    fds = pathlib.Path(f"/proc/{site.daemon.popen.pid}/fd").iterdir()
-    sockets = {link[8:-1] for link in (os.readlink(fd) for fd in fds) if link.startswith("socket:[")}
+    sockets = set()
+    for fd in pathlib.Path(f"/proc/{site.daemon.popen.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            sockets.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
     rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
     return next("\0" + row[7][1:] for row in rows if len(row) > 7 and row[6] in sockets and row[7].startswith("@tombolo-"))
 

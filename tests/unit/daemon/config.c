@@ -1,8 +1,8 @@
-/* config.c - what a good file gives, and every kind of refusal with its exact place (P10: told, all
- * of it, not just the first).
- * Covers: gateway/config/config.c gateway/config/config_keys.c gateway/config/config_complaints.c
- * Covers: gateway/config/config_values.c gateway/config/config_checks.c gateway/config/config_box.c
- * Covers: gateway/config/config_tree.c gateway/config/config_explain.c gateway/config/config_walk.c */
+/* config.c - what a good file gives; a refusal names the exact place, and all of them are told (P10).
+ * Covers: gateway/config/config.c gateway/config/config_keys.c gateway/config/config_walk.c
+ * Covers: gateway/config/config_values.c gateway/config/config_checks.c
+ * Covers: gateway/config/config_tree.c gateway/config/config_explain.c
+ * Covers: gateway/config/config_box.c gateway/config/config_complaints.c */
 #include "gateway/config/config.h"
 
 #include <setjmp.h>

@@ -93,6 +93,7 @@ static void change_value(const struct config_key *key, void *base_of)
         break;
     case CONFIG_BOOL:
     case CONFIG_POLICY:
+    case CONFIG_LOG_FORMAT:
         *(bool *)at = !*(bool *)at;
         break;
     case CONFIG_CODEC:
