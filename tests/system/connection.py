@@ -24,9 +24,12 @@ class Connection:
     def of(cls, pid):
         """All that have moved a MiB, either way."""
         found, libc, process = [], ctypes.CDLL(None, use_errno=True), os.pidfd_open(pid)
+        sockets = []
         for name in os.listdir(f"/proc/{pid}/fd"):
-            if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
-                continue
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                if os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                    sockets.append(name)
+        for name in sockets:
             fd = libc.syscall(SYS_PIDFD_GETFD, process, int(name), 0)
             if fd < 0 and ctypes.get_errno() == errno.EPERM:
                 raise Skipped("this machine does not lend a process's descriptors")

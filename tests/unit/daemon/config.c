@@ -1,4 +1,4 @@
-/* config.c - what a good file gives; a refusal names the exact place, and all of them are told (P10).
+/* config.c - what a good file gives; a refusal names its place, and all of them are told (P10).
  * Covers: gateway/config/config.c gateway/config/config_keys.c gateway/config/config_walk.c
  * Covers: gateway/config/config_values.c gateway/config/config_checks.c
  * Covers: gateway/config/config_tree.c gateway/config/config_explain.c
