@@ -55,14 +55,10 @@ def python_calls(bench):
             yield {key: tuple(pair) for key, pair in said.items()}
 
 
-def vllm_stall(bench, key, way):
+@measurement("vllm.stall.in_place")
+def vllm_stall(bench):
     python_of("vllm")
     with harness.Lab() as lab:
         gateway = one_site(lab, 1536, keep=2)
-        for pair in lines_of(lab, "vllm", "vllm_stall.py", gateway, lab.dir, way, bench.rounds):
-            yield {key: tuple(pair)}
-
-
-@measurement("vllm.stall.in_place")
-def in_place(bench):
-    yield from vllm_stall(bench, "vllm.stall.in_place", "in_place")
+        for pair in lines_of(lab, "vllm", "vllm_stall.py", gateway, lab.dir, bench.rounds):
+            yield {"vllm.stall.in_place": tuple(pair)}

@@ -1,7 +1,7 @@
-"""vllm_stall.py GATEWAY FOLDER WAY ROUNDS: how long vLLM stands still for a version that is staged,
-and for the same weights from disk. A round is a line of JSON: [ours, theirs], in milliseconds. WAY:
-`in_place`, layers as a GPU has them; or `repacked`, as vLLM's CPU build has them. It runs in the
-environment `vllm` of tests/frameworks, for bench/python_keys.py.
+"""vllm_stall.py GATEWAY FOLDER ROUNDS: how long vLLM stands still for a version that is staged, and
+for the same weights from disk. A round is a line of JSON: [ours, theirs], in milliseconds. Layers
+are as a GPU has them. It runs in the environment `vllm` of tests/frameworks, for
+bench/python_keys.py.
 
 Each element changes from version to version, and both ways find all of it in memory: the one in
 its staging, the other in the page cache. The best of three turns counts."""
@@ -30,21 +30,21 @@ def timed(call):
     return 1000 * (time.perf_counter() - begin)
 
 
-def main(numbers, gateway, folder, way, rounds):
+def main(numbers, gateway, folder, rounds):
     folder = pathlib.Path(folder)
     lab = types.SimpleNamespace(dir=folder, arena_dir=folder)
     engines.install(lab, VLLM_ENABLE_V1_MULTIPROCESSING=0, TOMBOLO_GATEWAY=gateway,
-                    TB_NO_PREPACK=int(way == "in_place"))
+                    TB_NO_PREPACK=1)
     tiny.LAYERS, tiny.HIDDEN, tiny.INNER, tiny.VOCAB, tiny.HEADS, tiny.HEAD_DIM = 8, 1024, 4096, 32000, 16, 64
     weights = tiny.save(folder / "checkpoint", 1, kv_heads=4)
     on_disk = weights[CHECKED].clone()
     llm, step = engines.ours(folder / "checkpoint"), 0
-    plain = ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"] if way == "in_place" else []
+    plain = ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]
     tombolo.publish("policy", step, weights, run="bench").wait_held() # else it has no way yet
     llm.init_weight_transfer_engine({"init_info": {"timeout_s": 120, "direct": plain}})
     replica = engines.workers(llm).weight_transfer_engine.tombolo
-    if bool(replica.ways.named) == (way == "in_place"):
-        raise ValueError(f"{way}: layers go these ways: {replica.ways.of}")
+    if replica.ways.named:
+        raise ValueError(f"layers go these ways: {replica.ways.of}")
     disk = {"weights_path": str(folder / "checkpoint")}
     live = dict(replica.model.named_parameters())[CHECKED]
     for _ in range(int(rounds)):

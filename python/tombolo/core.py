@@ -64,13 +64,18 @@ class Core:
              timeout: float | None = None) -> bool:
         """Each rank of a trainer calls it, as all of them gather what they walk through. The
         sender publishes, and returns when the site (None: the one here) holds the version.
-        False: this rank is not the sender."""
+        False: this rank is not the sender. timeout: seconds for the hold, None: no end;
+        tombolo.Error where it is over."""
         pairs = iter(named)
+        version, failed = None, None
         try:
             version = self.publish_named(step, pairs) if is_sender else None
-        finally:
-            for _ in pairs: # the others gather them still
-                pass
+        except Exception as error:
+            failed = error
+        for _ in pairs: # the others gather them still
+            pass
+        if failed is not None:
+            raise failed
         if version is not None:
             version.wait_held(site, timeout)
         return is_sender

@@ -6,6 +6,7 @@ Covers: python/examples/rl_loop/messages.py python/examples/rl_loop/weights.py
 """
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -83,10 +84,10 @@ def all_ends_with_it_when_it_is_interrupted(lab):
 
     wait_for("the engine answers the first step", is_at_work)
     prefix = leavings.prefix_of("tombolo-rl-loop", loop.popen.pid)
-    expect("processes are marked", len(leavings.marked(*leavings.mark_of(prefix))) >= 4, True)
+    expect("processes are marked", len(leavings.marked(*leavings.mark_of(prefix))) >= (4 if os.geteuid() == 0 else 2), True)
     loop.signal(signal.SIGINT)
     expect("exit code", loop.popen.wait(PATIENCE_S), 130)
-    expect("processes", leavings.marked(*leavings.mark_of(prefix)), set())
+    wait_for("its processes are gone", lambda: not leavings.marked(*leavings.mark_of(prefix)))
     wait_for("its folders are gone", lambda: not list(leavings.folders(prefix)))
 
 

@@ -21,6 +21,8 @@ import weights
 from messages import Messages
 from settings import CONFIG
 
+from tombolo.integrations.replica import Failed
+
 DIRECT = ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]
 VLLM = dict(
     VLLM_ENABLE_V1_MULTIPROCESSING="0",
@@ -114,9 +116,16 @@ class Rollouts:
         """Between two steps: of the newest version that was named, once the one before serves."""
         if self._target is None and self._wanted > self._served:
             self._target = {"version": self._wanted, "told": self._told, "tokens": self._tokens}
-        if self._target is not None and all(
-            self.llm.collective_rpc("tombolo_stage", args=(self._target["version"],))
-        ):
+        if self._target is None:
+            return
+        try:
+            staged = all(self.llm.collective_rpc("tombolo_stage", args=(self._target["version"],)))
+        except Failed:
+            if self._wanted == self._target["version"]:
+                raise
+            self._target = None  # it ended, and a newer one is named
+            return
+        if staged:
             self.switch(
                 {**self._target, "staged": time.monotonic(), "tokens": self._tokens - self._target["tokens"]}
             )

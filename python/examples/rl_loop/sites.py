@@ -3,6 +3,7 @@
 East is the model's home and listens. West subscribes and dials. All of it ends with the context."""
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -168,6 +169,8 @@ tls:
                 stdout=None if shown else log,
                 stderr=log,
                 start_new_session=True,
+                # The watchdog may not see the mark of a gateway: PR_SET_PDEATHSIG ends it too.
+                preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0),
                 env={**os.environ, **environment},
                 cwd=self.folder,
             )
