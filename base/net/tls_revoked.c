@@ -65,11 +65,20 @@ static bool chain_trusted(const struct tb_tls *tls, const STACK_OF(X509) * chain
     return false;
 }
 
+/* A line of tls.spiffe may name another identity now. */
+static bool same_identity(const struct tb_tls_session *s, const struct tb_tls *tls, const X509 *cert)
+{
+    struct tb_identity was, is;
+    return tb_tls_cert_identity(s->tls->spiffe, cert, &was) == TB_OK &&
+           tb_tls_cert_identity(tls->spiffe, cert, &is) == TB_OK && tb_identity_equal(&was, &is);
+}
+
 bool tb_tls_session_trusted(const struct tb_tls_session *s, const struct tb_tls *tls)
 {
     if (!s->shaken || s->tls->ephemeral) return false;
     const STACK_OF(X509) *chain = SSL_get0_verified_chain(s->ssl);
-    return !tb_tls_chain_revoked(tls, chain) && chain_trusted(tls, chain);
+    return !tb_tls_chain_revoked(tls, chain) && chain_trusted(tls, chain) &&
+           same_identity(s, tls, sk_X509_value(chain, 0));
 }
 
 bool tb_tls_session_revoked(const struct tb_tls_session *s, const struct tb_tls *tls)

@@ -35,7 +35,8 @@ enum tb_status tb_pki_site_of(const char *dir, X509 *cert, struct tb_name *site_
 {
     char text[TB_NAME_BYTES_MAX + 16] = "";
     (void)X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, text, sizeof text);
-    text[strcspn(text, " ")] = '\0'; /* "east issuing" */
+    char *issuing = strchr(text, ' ');
+    if (issuing != NULL && strcmp(issuing, " issuing") == 0) *issuing = '\0';
     if (tb_name_set(site_out, text) == TB_OK) return TB_OK;
     return tb_pki_say(TB_BAD_FILE, error_out, "%.150s/ca.crt does not name its site", dir);
 }

@@ -148,8 +148,11 @@ bool tb_pki_key_fits(const EVP_PKEY *key)
 {
     if (key == NULL) return false;
     if (EVP_PKEY_is_a(key, "RSA")) return EVP_PKEY_get_bits(key) >= RSA_BITS_MIN;
-    if (EVP_PKEY_is_a(key, "EC")) return EVP_PKEY_get_bits(key) >= 256 && EVP_PKEY_get_bits(key) <= 521;
-    return EVP_PKEY_is_a(key, "ED25519");
+    if (!EVP_PKEY_is_a(key, "EC")) return EVP_PKEY_is_a(key, "ED25519");
+    char curve[32] = ""; /* others are none of TLS 1.3's */
+    return EVP_PKEY_get_group_name(key, curve, sizeof curve, NULL) == 1 &&
+           (strcmp(curve, "prime256v1") == 0 || strcmp(curve, "secp384r1") == 0 ||
+            strcmp(curve, "secp521r1") == 0);
 }
 
 bool tb_pki_signed_by(X509 *cert, X509 *issuer)

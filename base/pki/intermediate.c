@@ -13,6 +13,8 @@
 #include "base/pki/pki.h"
 #include "base/pki/pki_files.h"
 
+#define SITE_BYTES_MAX 56 /* X.509 has 64 characters for it and " issuing" */
+
 struct issuing {
     char cert_path[TB_PKI_PATH_BYTES], key_path[TB_PKI_PATH_BYTES], root_path[TB_PKI_PATH_BYTES];
     BIO *cert, *key, *root;
@@ -90,6 +92,10 @@ enum tb_status tb_pki_intermediate(const char *root_dir, const char *dir, unsign
     status = tb_pki_authority_read(root_dir, &root, error_out);
     if (status == TB_OK) status = may_sign(root_dir, &root, error_out);
     if (status == TB_OK) status = tb_pki_site_of(root_dir, root.cert, &site, error_out);
+    if (status == TB_OK && strlen(site.text) > SITE_BYTES_MAX)
+        status =
+            tb_pki_say(TB_BAD_ARGUMENT, error_out,
+                       "a site with an issuing authority has a name of at most %d bytes", SITE_BYTES_MAX);
     if (status == TB_OK && !fill(&root, site.text, days, &i, error_out))
         status = tb_pki_say_openssl(error_out, "making the issuing authority");
     if (status == TB_OK) status = write_all(&i, error_out);

@@ -82,6 +82,8 @@ static void common_name(const X509_NAME *name, char out[TB_PKI_TEXT_BYTES])
 {
     out[0] = '\0';
     (void)X509_NAME_get_text_by_NID(name, NID_commonName, out, TB_PKI_TEXT_BYTES);
+    for (char *at = out; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~') *at = '?'; /* a char may be signed or not */
 }
 
 static int64_t wall_s(const ASN1_TIME *at)

@@ -151,6 +151,15 @@ static enum tb_status fill(const char *dir, const struct tb_pki_authority *a, X5
                       identity->site.text);
 }
 
+/* Names of an authority's own files. */
+static bool is_of_authority(const char *file_stem)
+{
+    static const char *const names[] = {"ca", "ca-next", "ca-old", "root"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(file_stem, names[i]) == 0) return true;
+    return false;
+}
+
 enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct tb_identity *identity,
                             int64_t start_offset_s, int64_t valid_s, char error_out[256])
 {
@@ -158,8 +167,9 @@ enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct
     const struct tb_pki_span span = {start_offset_s, valid_s};
     enum tb_status status = tb_pki_begin(error_out);
     if (status != TB_OK) return status;
-    if (!tb_name_valid(file_stem) || strcmp(file_stem, "ca") == 0)
-        return tb_pki_say(TB_BAD_ARGUMENT, error_out, "the file name is a plain name and not \"ca\"");
+    if (!tb_name_valid(file_stem) || is_of_authority(file_stem))
+        return tb_pki_say(TB_BAD_ARGUMENT, error_out,
+                          "the file name is a plain name, and none of ca, ca-next, ca-old and root");
     status = leaf_fits(identity, span, error_out);
     if (status != TB_OK) return status;
     status = tb_pki_authority_read(dir, &a, error_out);
@@ -331,7 +341,7 @@ static enum tb_status renew(const struct tb_pki_renewal *r, const struct tb_pki_
                             char error_out[256])
 {
     X509 *old = sk_X509_value(chain, 0);
-    const struct tb_pki_span span = {0, r->valid_s != 0 ? r->valid_s : span_of(old)};
+    const struct tb_pki_span span = {-TB_PKI_CA_BEFORE_S, r->valid_s != 0 ? r->valid_s : span_of(old)};
     if (tb_tls_cert_identity(NULL, old, identity_out) != TB_OK)
         return tb_pki_say(TB_BAD_FILE, error_out, "%.150s: has not exactly one tombolo:// URI", r->cert_path);
     enum tb_status status = leaf_fits(identity_out, span, error_out);

@@ -28,9 +28,11 @@
 #define SCRYPT_P 1
 
 static struct tb_pki_secret the_secret; /* of the process: a command works on one authority */
+static bool was_asked;                  /* for a key that was read */
 
 void tb_pki_set_secret(const struct tb_pki_secret *secret)
 {
+    was_asked = false;
     the_secret = secret != NULL ? *secret : (struct tb_pki_secret){.ask = NULL};
 }
 
@@ -192,7 +194,13 @@ static int passphrase(char *out, int cap, int writing, void *user)
         (void)tb_pki_say(TB_BAD_FILE, a->error_out, "%.150s: has a passphrase, and none was given", a->path);
         return -1;
     }
+    was_asked = true;
     return the_secret.ask(the_secret.user, a->path, false, out, cap, a->error_out);
+}
+
+void tb_pki_secret_keeps(void)
+{
+    if (was_asked) the_secret.encrypts = true;
 }
 
 static EVP_PKEY *find_key(BIO *text, X509 *fits, struct asking *asking)
@@ -201,6 +209,7 @@ static EVP_PKEY *find_key(BIO *text, X509 *fits, struct asking *asking)
         EVP_PKEY *key = PEM_read_bio_PrivateKey(text, NULL, passphrase, asking);
         if (key == NULL || fits == NULL || X509_check_private_key(fits, key) == 1) return key;
         EVP_PKEY_free(key);
+        asking->asked = false; /* that one was read */
     }
 }
 
@@ -218,7 +227,7 @@ enum tb_status tb_pki_read_key(const char *path, X509 *fits, EVP_PKEY **key_out,
         *key_out = key;
         return TB_OK;
     }
-    const bool wrong = ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_PROV;
+    const bool wrong = asking.asked;         /* a wrong one may also give bytes that are no key */
     const bool asked = error_out[0] != '\0'; /* and why there is none was said */
     if (!wrong && !asked) return no_pem(path, "holds no PEM key that fits", error_out);
     ERR_clear_error();

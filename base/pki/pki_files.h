@@ -35,6 +35,8 @@ TB_MUST_USE enum tb_status tb_pki_read_request(const char *path, X509_REQ **requ
 /* Text to be written; wiped when it goes. NULL: no memory. */
 BIO *tb_pki_text(void);
 bool tb_pki_put_key(BIO *text, EVP_PKEY *key);
+/* Keys that are written from now on have a passphrase if one was asked for a key that was read. */
+void tb_pki_secret_keeps(void);
 /* Under the passphrase, if the secret encrypts (pki.h); else in clear. */
 bool tb_pki_put_secret_key(BIO *text, EVP_PKEY *key, char error_out[256]);
 bool tb_pki_put_certs(BIO *text, const STACK_OF(X509) * certs);

@@ -7,6 +7,7 @@
 #include <openssl/err.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -40,11 +41,21 @@ static enum tb_status open_folder(struct rollover *r, const char *dir, char erro
                       "%.120s: is an issuing authority: roll its root over, and make another under it", dir);
 }
 
-/* The one that does not sign; NULL: there is one alone. */
+static bool same_site(X509 *x, X509 *y)
+{
+    struct tb_name sites[2];
+    char unused[256];
+    return tb_pki_site_of("", x, &sites[0], unused) == TB_OK &&
+           tb_pki_site_of("", y, &sites[1], unused) == TB_OK && tb_name_equal(&sites[0], &sites[1]);
+}
+
+/* The site's root that does not sign; NULL: there is one alone. A platform's CA may stand beside
+ * them (tls.spiffe). */
 static X509 *other(const struct tb_pki_authority *a)
 {
     for (int i = 0; i < sk_X509_num(a->all); i++)
-        if (sk_X509_value(a->all, i) != a->cert) return sk_X509_value(a->all, i);
+        if (sk_X509_value(a->all, i) != a->cert && same_site(sk_X509_value(a->all, i), a->cert))
+            return sk_X509_value(a->all, i);
     return NULL;
 }
 
@@ -64,6 +75,7 @@ static enum tb_status replace_certs(const char *path, const STACK_OF(X509) * cer
 
 static enum tb_status write_next_key(const struct rollover *r, EVP_PKEY *key, char error_out[256])
 {
+    tb_pki_secret_keeps(); /* after a key that has a passphrase comes one that has one */
     BIO *text = tb_pki_text();
     enum tb_status status = TB_OK;
     if (text == NULL || !tb_pki_put_secret_key(text, key, error_out))
@@ -113,6 +125,13 @@ enum tb_status tb_pki_rollover_begin(const char *dir, unsigned days, char error_
 
 /* ---- turn ---- */
 
+static bool same_file(const char *x, const char *y)
+{
+    struct stat files[2];
+    return stat(x, &files[0]) == 0 && stat(y, &files[1]) == 0 && files[0].st_dev == files[1].st_dev &&
+           files[0].st_ino == files[1].st_ino;
+}
+
 /* ca-old.key is the first key under another name until ca.key is the second one: killed between,
  * the folder still signs. */
 static enum tb_status turn(const struct rollover *r, char error_out[256])
@@ -124,7 +143,7 @@ static enum tb_status turn(const struct rollover *r, char error_out[256])
     EVP_PKEY_free(next);
     if (!fits)
         return tb_pki_say(TB_BAD_FILE, error_out, "%.120s: has no certificate in ca.crt", r->next_path);
-    if (link(r->key_path, r->old_path) != 0 && errno != EEXIST)
+    if (link(r->key_path, r->old_path) != 0 && (errno != EEXIST || !same_file(r->key_path, r->old_path)))
         return tb_pki_say(TB_SITE_IO, error_out, "%.150s: %s", r->old_path, strerror(errno));
     if (tb_sys_rename(r->next_path, r->key_path) == 0) return TB_OK;
     return tb_pki_say(TB_SITE_IO, error_out, "%.150s: %s", r->key_path, strerror(errno));
@@ -180,17 +199,21 @@ enum tb_status tb_pki_rollover_end(const char *dir, char error_out[256])
     struct rollover r;
     enum tb_status status = open_folder(&r, dir, error_out);
     X509 *old = status == TB_OK ? other(&r.a) : NULL;
-    if (status == TB_OK && (old == NULL || !tb_pki_missing(r.next_path)))
+    /* Killed before its last step, an end is called again. */
+    const bool ended =
+        status == TB_OK && old == NULL && tb_pki_missing(r.next_path) && !tb_pki_missing(r.old_path);
+    if (status == TB_OK && !ended && (old == NULL || !tb_pki_missing(r.next_path)))
         status =
             tb_pki_say(TB_CONFLICT, error_out, "%.120s: %s", dir,
                        old == NULL ? "no roots roll over there" : "the first root still signs: turn first");
-    if (status == TB_OK) status = all_renewed(&r, old, error_out);
-    if (status == TB_OK) {
+    if (status == TB_OK && !ended) status = all_renewed(&r, old, error_out);
+    if (status == TB_OK && !ended) {
         X509_free(sk_X509_delete_ptr(r.a.all, old));
         TB_ASSERT(sk_X509_num(r.a.all) > 0);
         status = replace_certs(r.cert_path, r.a.all, error_out);
     }
-    if (status == TB_OK) (void)unlink(r.old_path);
+    if (status == TB_OK && unlink(r.old_path) != 0 && errno != ENOENT)
+        status = tb_pki_say(TB_SITE_IO, error_out, "%.150s: %s", r.old_path, strerror(errno));
     tb_pki_authority_free(&r.a);
     ERR_clear_error();
     return status;

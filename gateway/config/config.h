@@ -112,7 +112,7 @@ struct tb_config {
     uint32_t link_retry_max_ms;                  /* [5000] */
     enum tb_choice_wish link_codec;              /* link.codec auto, raw, zstd, planes or sparse [auto] */
     uint32_t link_encoded_percent;               /* link.encoded_percent 0 to 50 [5] */
-    uint32_t link_protocol_max;                  /* link.protocol_max 1 to 2 [2] */
+    uint32_t link_protocol_max;                  /* link.protocol_max 1 to 3 [3] */
     const char *link_congestion;                 /* link.congestion: auto, system, or a name [auto] */
     bool link_own_records;                       /* link.own_records [true]: of TLS, on data streams */
     struct tb_name fabric_host;                  /* fabric.host; empty: the machine's boot id */

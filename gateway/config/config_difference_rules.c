@@ -67,12 +67,20 @@ static const char *file_of(const struct judged *j, const struct tb_config_change
     return config_keys[c->row].type == CONFIG_FILE ? c->is : NULL;
 }
 
+/* Tables have a row for each site and model. */
+static bool records_fit(const struct judged *j)
+{
+    const struct tb_bounds *b = j->reach->bounds;
+    return b == NULL || (uint64_t)j->is->peer_count * j->is->model_count <= b->records;
+}
+
 /* P7: tables have the rows that they were made with. */
 static bool fits(const struct judged *j, const struct tb_config_model *m)
 {
     const struct tb_bounds *b = j->reach->bounds;
     if (b == NULL) return true;
-    return tb_bounds_model_versions(m) <= b->model_versions && tb_bounds_of(j->is).versions <= b->versions;
+    return tb_bounds_model_versions(m) <= b->model_versions && tb_bounds_of(j->is).versions <= b->versions &&
+           records_fit(j);
 }
 
 static void judge_peer(struct judged *j, struct tb_config_change *c)
@@ -82,6 +90,8 @@ static void judge_peer(struct judged *j, struct tb_config_change *c)
         needs_restart(c, "this gateway has no links: they open at a start with tls.cert");
     else if (j->peers == 0)
         needs_restart(c, "there is no row left for one more peer");
+    else if (!records_fit(j))
+        needs_restart(c, "tables have no room for what is known of one more site");
     else if (c->effect == TB_CONFIG_LIVE)
         j->peers--;
 }

@@ -44,8 +44,9 @@ const struct config_key config_keys[] = {
      .why =
          "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
     {ROOT(control_read), .path = "control.read", .type = CONFIG_PATH,
-     .why = "A second socket that answers only what reads: status, versions, streams, lag, chains. Mode 0660 "
-            "too: its folder decides who looks on without being an operator. Without it there is none."},
+     .why = "A second socket that answers only what reads: status, versions, streams, lag, chains, config. "
+            "Mode 0660 too: its folder decides who looks on without being an operator. Without it there is "
+            "none."},
     {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH,
      .fallback = "/run/tombolo/session.sock",
      .why = "Where workers on this host connect; they are known by their user id."},

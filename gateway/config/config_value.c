@@ -18,7 +18,7 @@ bool tb_config_is_list(enum config_type type)
 static bool is_text(enum config_type type)
 {
     return type == CONFIG_TEXT || type == CONFIG_PATH || type == CONFIG_FILE || type == CONFIG_ADDRESS ||
-           type == CONFIG_DIAL || type == CONFIG_WORD;
+           type == CONFIG_DIAL || type == CONFIG_HOST || type == CONFIG_WORD;
 }
 
 /* Of one value; of a list, of one item. */

@@ -119,7 +119,8 @@ static bool same(const struct tb_tls *a, const struct tb_tls *b)
 void tb_certificates_take(struct tb_daemon *d, struct tb_tls *tls)
 {
     TB_ASSERT(d->tls != NULL && !d->draining);
-    d->tls_mark = d->tls_seen = mark_all(d);
+    d->tls_seen = mark_all(d);
+    d->tls_mark = (struct tb_digest){0}; /* they were read a while ago: the next look reads them again */
     d->tls_again_at = 0;
     if (!same(d->tls, tls)) {
         take(d, tls, "signal");

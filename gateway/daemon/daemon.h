@@ -56,6 +56,7 @@ struct tb_daemon {
     struct tb_config *config; /* that counts now: of the start, or of the last reload */
     struct tb_config *given;  /* of the start, the caller's; texts of it may be in use until the end */
     const char *config_path;  /* of its file; NULL: it has none */
+    uint32_t protocol_max;    /* --protocol-max, whatever the file says; 0: it was not given */
     struct tb_name site;      /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;

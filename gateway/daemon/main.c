@@ -135,12 +135,14 @@ static enum tb_status disk_files_open(const struct tb_config *config, struct tb_
     return status;
 }
 
-static int run(struct tb_config *config, const char *config_path, bool new_home)
+static int run(struct tb_config *config, const char *config_path, uint32_t protocol_max, bool new_home)
 {
     static struct tb_daemon d;
     static struct tb_disk_files files;
     d.new_home = new_home;
     d.config_path = config_path;
+    d.protocol_max = protocol_max;
+    if (protocol_max != 0) config->link_protocol_max = protocol_max;
     tb_service_manager_open(&d.manager); /* its socket may be outside of the sandbox */
     if (disk_files_open(config, &files) != TB_OK || sandbox(&d, config, config_path) != TB_OK) {
         tb_disk_files_close(&files);
@@ -208,8 +210,7 @@ int main(int argc, char **argv)
         return 1;
     }
     log_open(format, config);
-    if (protocol_max != 0) config->link_protocol_max = protocol_max;
-    const int code = run(config, path, new_home);
+    const int code = run(config, path, protocol_max, new_home);
     tb_config_free(config);
     return code;
 }

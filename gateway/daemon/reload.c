@@ -29,7 +29,6 @@ static void plan_free(struct tb_reload *p)
     tb_config_free(p->next);
     tb_tls_free(p->tls);
     json_decref(p->errors);
-    json_decref(p->reply);
     tb_free(p);
 }
 
@@ -48,7 +47,10 @@ static void complain(void *user, const char *line)
 {
     struct tb_reload *p = user;
     struct tb_log_line l;
-    (void)json_array_append_new(p->errors, json_string(line));
+    json_t *text = json_string(line);
+    p->bad = true;
+    if (text == NULL) text = json_string("a complaint that is no UTF-8: the log has it");
+    (void)json_array_append_new(p->errors, text);
     if (p->dry_run) return;
     tb_log_begin(&l, TB_LOG_WARN, "reload.refused");
     tb_log_str(&l, "why", line);
@@ -58,7 +60,7 @@ static void complain(void *user, const char *line)
 
 static bool is_good(const struct tb_reload *p)
 {
-    return json_array_size(p->errors) == 0;
+    return !p->bad;
 }
 
 /* ---- what this process can reach ---- */
@@ -72,7 +74,7 @@ static bool reaches_file(void *user, const char *path)
 {
     const struct looking *at = user;
     char line[512];
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO holds up nobody */
     if (fd >= 0) {
         close(fd);
         return true;
@@ -129,6 +131,7 @@ static enum tb_status plan_read(struct tb_daemon *d, struct tb_reload *p)
     enum tb_status status = tb_config_load_running(d->config_path, complain, p, &file);
     if (status == TB_SITE_CONFIG && !is_good(p)) return TB_OK;
     if (status != TB_OK) return status;
+    if (d->protocol_max != 0) file->link_protocol_max = d->protocol_max;
     status = tb_config_differ(d->config, file, &reach, &p->difference);
     if (status == TB_OK && p->difference.live > 0) {
         status = tb_config_merge(d->config, file, &p->difference, &p->next);
@@ -291,7 +294,6 @@ void tb_reload_signal(struct tb_daemon *d)
         tb_service_manager_ready(&d->manager);
         return;
     }
-    p->by_signal = true;
     (void)snprintf(p->who, sizeof p->who, "gateway");
     (void)snprintf(p->origin, sizeof p->origin, "SIGHUP");
     d->reload = p;
@@ -331,7 +333,6 @@ enum tb_status tb_reload_command(void *daemon, const json_t *request, json_t *re
     }
     tb_service_manager_reloading(&d->manager);
     p->ticket = tb_control_ticket(d->control);
-    p->reply = json_incref(reply);
     d->reload = p;
     tb_daemon_wake(d);
     return TB_AGAIN;

@@ -20,10 +20,9 @@ struct tb_reload {
     struct tb_config_difference difference;
     struct tb_config *next; /* NULL: a refused file, or nothing to change */
     struct tb_tls *tls;     /* of `next`; NULL: there is none */
-    json_t *errors;         /* sentences; of none the plan is good */
-    bool by_signal, dry_run;
-    uint64_t ticket; /* of the control socket's reply; 0: none */
-    json_t *reply;   /* that waits with it */
+    json_t *errors;         /* sentences */
+    bool bad, dry_run;      /* bad: there was a complaint */
+    uint64_t ticket;        /* of the control socket's reply; 0: none */
     char who[96], origin[16], reason[160];
 };
 

@@ -47,6 +47,7 @@ enum tb_status tb_reload_rooms(struct tb_daemon *d, struct tb_reload *plan)
     plan->next = NULL;
     if (d->config->log_level != was->log_level) tb_log_set(d->config->log_level, STDERR_FILENO);
     tb_session_limits_change(&d->session_limits, d->config);
+    tb_sessions_rights_changed(d);
     if (plan->tls != NULL) tb_certificates_take(d, plan->tls);
     plan->tls = NULL;
     models_change(d);

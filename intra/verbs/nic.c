@@ -287,7 +287,7 @@ void tb_verbs_device_event(struct tb_verbs_nic *nic, enum ibv_event_type event, 
     const bool down = event == IBV_EVENT_PORT_ERR, up = event == IBV_EVENT_PORT_ACTIVE;
     const bool fatal = event == IBV_EVENT_DEVICE_FATAL;
     if (!down && !up && !fatal) return; /* of one queue: its work requests tell */
-    tb_log(up ? TB_LOG_INFO : TB_LOG_WARN, "verbs.device", "nic=%s port=%u event=\"%s\" action=%s",
+    tb_log(up ? TB_LOG_INFO : TB_LOG_WARN, "verbs.device", "nic=%s port=%u what=\"%s\" action=%s",
            ibv_get_device_name(nic->context->device), port, what,
            up     ? "used_again"
            : down ? "rests_until_active"

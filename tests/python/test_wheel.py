@@ -113,7 +113,7 @@ def an_environment_is_there_when_its_package_imports(lab):
             done = subprocess.run([folder / "environment", *make, name], env=env, capture_output=True, text=True, check=False)
             expect(f"{name} {make}: {done.stderr}", (done.returncode, done.stdout.endswith("bin/python\n")), (code, code == 0))
             if make and code:
-                expect(done.stderr, "cannot be imported" in done.stderr and "libbroken.so" in done.stderr, True)
+                expect(done.stderr, "\"import broken\" fails" in done.stderr and "libbroken.so" in done.stderr, True)
 
 
 if __name__ == "__main__":

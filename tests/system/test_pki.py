@@ -136,6 +136,7 @@ def an_issuing_authority_is_revoked(lab):
 WATCH = """
 import socket, sys
 seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+seen.setsockopt(socket.SOL_SOCKET, 33, 1 << 27)  # SO_RCVBUFFORCE: it is read at the end alone
 seen.bind(("wan0", 3))
 seen.setblocking(False)
 print("ready", flush=True)

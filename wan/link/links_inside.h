@@ -81,6 +81,7 @@ void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp
 /* links_peers.c */
 enum tb_status tb_link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p);
 void tb_link_fini(struct tb_link *l);
+/* links_options.c */
 enum tb_status tb_links_peer_check(const struct tb_links_options *o, const struct tb_links_peer_options *p,
                                    char error_out[256]);
 void tb_links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */

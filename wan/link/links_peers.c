@@ -11,6 +11,7 @@
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/session/link_heartbeat.h"
+#include "wan/link/session/link_session_life.h"
 #include "wan/link/traffic/link_rights.h"
 #include "wan/link/traffic/link_traffic.h"
 #include "wan/link/traffic/offer_table.h"
@@ -62,6 +63,15 @@ enum tb_status tb_links_peer_add(struct tb_links *ls, const struct tb_links_peer
     return status;
 }
 
+void tb_links_peer_undo(struct tb_links *ls)
+{
+    TB_ASSERT(ls->options.peer_count > 0);
+    struct tb_link *l = &ls->links[--ls->options.peer_count];
+    TB_ASSERT(!tb_link_is_up(l));
+    tb_link_fini(l);
+    *l = (struct tb_link){.links = NULL};
+}
+
 /* Those that are no session: in TLS, or before HELLO. */
 static void conns_end(struct tb_link *l)
 {
@@ -76,6 +86,7 @@ void tb_links_peer_remove(struct tb_links *ls, uint32_t peer)
 {
     TB_ASSERT(peer < ls->options.peer_count && !ls->closing);
     struct tb_link *l = &ls->links[peer];
+    tb_link_limbo_end(l, TB_SITE_DRAINING);
     tb_link_race_end(l);
     tb_link_up_stop(l);
     conns_end(l);

@@ -13,6 +13,8 @@ uint32_t tb_links_peer_count(const struct tb_links *links);
  * added. */
 TB_MUST_USE enum tb_status tb_links_peer_add(struct tb_links *links, const struct tb_links_peer_options *peer,
                                              char error_out[256]);
+/* The one that was added last, in this turn: nothing of it has begun. */
+void tb_links_peer_undo(struct tb_links *links);
 /* Its session ends with BYE, as one that drains; it is dialled no more, and a stranger where it
  * dials. Its landings wait for other peers, or for tb_links_land_stop. */
 void tb_links_peer_remove(struct tb_links *links, uint32_t peer);

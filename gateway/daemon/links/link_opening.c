@@ -213,6 +213,15 @@ void tb_crossings_life_tell(struct tb_daemon *d)
 
 /* ---- a reload ---- */
 
+static void come_refused(enum tb_status status, const char error[256])
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "reload.refused");
+    tb_log_str(&l, "why", error[0] != '\0' ? error : tb_status_name(status));
+    tb_log_str(&l, "action", "nothing_changed");
+    tb_log_end(&l);
+}
+
 enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_config *next)
 {
     static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
@@ -220,15 +229,16 @@ enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_config *next)
     enum tb_status status = TB_OK;
     uint32_t at = d->config->peer_count;
     char error[256] = "";
+    TB_ASSERT(links == NULL || tb_links_peer_count(links) == d->config->peer_count);
     for (; links != NULL && status == TB_OK && at < next->peer_count; at += status == TB_OK) {
         d->found[at] = (struct tb_store_path){.streams = 0};
         const struct tb_links_peer_options options = peer_options(d, next, at, models);
         status = tb_links_peer_add(links, &options, error);
     }
     if (status == TB_OK) return TB_OK; /* links that open anew meanwhile open with them */
-    tb_log(TB_LOG_WARN, "reload.refused", "status=%s action=nothing_changed", tb_status_name(status));
-    while (at-- > d->config->peer_count)
-        tb_links_peer_remove(links, at);
+    come_refused(status, error);
+    for (; at > d->config->peer_count; at--)
+        tb_links_peer_undo(links);
     return status;
 }
 

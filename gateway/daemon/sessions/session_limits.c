@@ -146,12 +146,23 @@ static void handshake_end(struct tb_daemon *d, struct tb_session_door *door, boo
     door->handshake = 0;
 }
 
+static void allow(struct tb_worker_session *s)
+{
+    const bool publishes = tb_rights_publishes(s->d->config, &s->identity);
+    tb_wire_allow(s->wire, publishes ? TB_MSG_FRAME_BYTES_MAX : READER_BYTES, publishes);
+}
+
 void tb_session_greeted(struct tb_worker_session *s)
 {
     TB_ASSERT(s->welcomed && s->wire != NULL);
     handshake_end(s->d, &s->door, true);
-    const bool publishes = tb_rights_publishes(s->d->config, &s->identity);
-    tb_wire_allow(s->wire, publishes ? TB_MSG_FRAME_BYTES_MAX : READER_BYTES, publishes);
+    allow(s);
+}
+
+void tb_sessions_rights_changed(struct tb_daemon *d)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (s->welcomed && s->wire != NULL) allow(s);
 }
 
 static uint64_t frame_bytes_of(const struct tb_worker_session *s)

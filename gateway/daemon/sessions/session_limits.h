@@ -53,6 +53,8 @@ bool tb_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from
 /* It said HELLO and was welcomed: its handshake counts no more, and its frames may be as large as
  * its rights need. */
 void tb_session_greeted(struct tb_worker_session *s);
+/* Likewise of all, once the configuration is another one. */
+void tb_sessions_rights_changed(struct tb_daemon *d);
 /* A part of a frame came: whether its identity has no more of all partial frames than its share.
  * False: it is counted, and the connection is to be closed. */
 bool tb_session_frame_room(struct tb_worker_session *s);

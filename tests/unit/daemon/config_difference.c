@@ -192,7 +192,7 @@ static struct tb_config *file_at(uint32_t i)
         {"models: {", "models: {more: {home: east}, "},
         {", own: {home: west, publish: [\"unix:1\"]}", ""},
         {", north: {address: \"gw.north:7400\"}", ""},
-        {"north: {", "south: {address: \"gw.south:1\"}, north: {"},
+        {"north: {", "south: {address: \"gw.south:1\", source: 192.0.2.7}, north: {"},
         {"subscribe: [{model: policy, from: [east]}]", "subscribe: []"},
         {"from: [east]", "from: [north, east]"},
         {"models: {policy: {home: east", "models: {policy: {home: north"},

@@ -181,6 +181,12 @@ static struct tb_tls *context(struct world *w, const char *stem, const char *lis
     return tls;
 }
 
+static void speaks_for(struct world *w, struct tb_tls *tls, const struct tb_name *site)
+{
+    char why[256];
+    if (tb_tls_add_site_ca(tls, site, world_path(w, "own", "ca.crt"), why) != TB_OK) fail_msg("%s", why);
+}
+
 static void the_gateway_refuses(struct world *w, struct tb_tls *gw, struct tb_tls *worker,
                                 const char *because)
 {
@@ -208,6 +214,14 @@ static void a_listed_certificate_has_the_identity_of_its_line(void **state)
     pair_open(&p);
     assert_true(tb_identity_equal(&p.s.peer.identity, &want));
     assert_true(tb_identity_equal(&p.c.peer.identity, tb_tls_identity(gw))); /* by its own URI */
+    struct tb_tls *same = context(w, "gw", LIST),
+                  *other = context(w, "gw", ROLLOUT " tombolo://own/worker/reader\n");
+    speaks_for(w, same, &want.site);
+    speaks_for(w, other, &want.site);
+    assert_true(tb_chan_is_trusted(p.s.chan, same));
+    assert_false(tb_chan_is_trusted(p.s.chan, other)); /* it began as somebody else */
+    tb_tls_free(same);
+    tb_tls_free(other);
     pair_fini(&p);
     tb_tls_free(gw);
     gw = context(w, "gw", "spiffe://prod.example/ns/rl/sa/other tombolo://own/worker/other\n");

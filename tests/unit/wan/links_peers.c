@@ -5,7 +5,9 @@
 #include "wan/link/links_peers.h"
 #include "check.h"
 #include "links_world.h"
+#include "wan/link/links_inside.h"
 #include "wan/link/links_known.h"
+#include "wan/link/session/link_admission.h"
 
 /* East listens; west dials it. North is made, so that all trust each other, and is no peer. */
 struct three {
@@ -236,6 +238,10 @@ static void admission_takes_other_numbers(void **state)
     (void)state;
     three_sites(&t, true);
     tb_links_admission(t.east->links, 3, 4, 5);
+    const struct tb_link_admission *a = t.east->links->admission;
+    assert_int_equal(a->strangers.open_each, 3);
+    assert_int_equal(a->strangers.failed_each, 4);
+    assert_int_equal(a->glitches.most[TB_GLITCH_GARBLED], 5);
     stands(&t);
     links_world_fini(&t.w);
 }

@@ -306,7 +306,7 @@ static struct tb_identity claim_of(const struct tb_link_conn *c)
 static bool fits_claim(const struct tb_link *l, const struct tb_link_conn *c)
 {
     const struct tb_identity claim = claim_of(c);
-    return tb_identity_equal(&l->identity, &claim);
+    return claim.kind != TB_IDENTITY_NONE && tb_identity_equal(&l->identity, &claim);
 }
 
 static bool fits_address(const struct tb_link *l, const struct tb_link_conn *c)

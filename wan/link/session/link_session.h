@@ -103,9 +103,9 @@ struct tb_link_session_todo {
 
 void tb_link_session_init(struct tb_link_session *s, const struct tb_link_session_config *config,
                           tb_time_ns now);
-/* TB_BAD_STATE: that event cannot come in that state; nothing changed. */
 /* Whether it is dialled from now on; without a session at once. */
 void tb_link_session_may_dial(struct tb_link_session *s, bool can_dial, tb_time_ns now);
+/* TB_BAD_STATE: that event cannot come in that state; nothing changed. */
 TB_MUST_USE enum tb_status tb_link_session_step(struct tb_link_session *s,
                                                 const struct tb_link_session_event *event,
                                                 struct tb_link_session_todo *todo_out);

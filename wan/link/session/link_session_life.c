@@ -120,3 +120,8 @@ void tb_link_session_begin(struct tb_link_conn *c, const struct tb_frame_hello *
     if (!todo.replaced && o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, true, TB_OK);
     if (todo.replaced && o->ops->on_renewed != NULL) o->ops->on_renewed(o->user, l->index);
 }
+
+void tb_link_limbo_end(struct tb_link *l, enum tb_status why)
+{
+    if (l->session.limbo_since != 0) tb_link_be_down(l, why);
+}

@@ -10,6 +10,8 @@ struct tb_link;
 
 /* The link is down, and the daemon is told. */
 void tb_link_be_down(struct tb_link *l, enum tb_status why);
+/* Down now, if it waits for its peer to come back (limbo). */
+void tb_link_limbo_end(struct tb_link *l, enum tb_status why);
 void tb_link_session_end(struct tb_link *l, enum tb_status why);
 /* The peer went on over another attempt of ours, of which nothing was heard yet. */
 void tb_link_session_limbo(struct tb_link *l);

@@ -115,7 +115,7 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
  * from the version that it has. */
 static bool draws(const struct tb_link *l, const struct tb_name *model)
 {
-    return tb_link_granted(l, model) &&
+    return l->identity.kind != TB_IDENTITY_NONE && tb_link_granted(l, model) &&
            (tb_link_is_up(l) ||
             l->traffic.models.missed < TB_CODEC_CHAINED_MAX * l->traffic.models.granted_count);
 }
