@@ -13,7 +13,7 @@ void tb_config_value_copy(struct config_reading *r, const struct config_key *key
 /* As one would write it; "(none)" of what is not set. */
 void tb_config_value_print(const struct config_key *key, const void *base, FILE *to);
 extern const char tb_config_none[];
-void tb_config_print_size(uint64_t bytes, FILE *to); /* 64GiB */
+void tb_config_print_size(uint64_t n, FILE *to); /* bytes, as 64GiB */
 /* An item of a list, as text. False: it has no more. */
 #define TB_CONFIG_ITEM_CHARS 4096
 bool tb_config_value_item(const struct config_key *key, const void *base, uint32_t at,
