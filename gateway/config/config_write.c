@@ -109,7 +109,8 @@ static void put_instance(const struct writing *w, enum config_scope scope, const
     for (uint32_t i = 0, count = 0; i < config_key_count; i++) {
         char key[TB_CONFIG_KEY_CHARS];
         if (config_keys[i].scope != scope) continue;
-        (void)snprintf(key, sizeof key, "%s.%s", name, config_keys[i].path);
+        const int chars = snprintf(key, sizeof key, "%s.%s", name, config_keys[i].path);
+        TB_ASSERT(chars > 0 && (size_t)chars < sizeof key); /* names are short */
         count +=
             put_key(w, &config_keys[i], base, key, count == 0 && scope == CONFIG_SUBSCRIBE ? "  - " : indent);
     }
