@@ -227,7 +227,7 @@ enum tb_status tb_pki_request(const char *csr_path, const char *key_path, bool k
     return status;
 }
 
-/* P8: whoever made the request has its key, and asks for nothing else than is given. */
+/* P8: the maker of the request has its key, and asks for nothing else than is given. */
 static enum tb_status request_fits(const char *path, X509_REQ *request, const struct tb_identity *identity,
                                    char error_out[256])
 {
