@@ -8,6 +8,8 @@
 
 #include "base/assert.h"
 #include "intra/cuda/cuda_deltas.h"
+#include "intra/cuda/cuda_lanes.h"
+#include "intra/cuda/cuda_moves.h"
 
 struct run {
     struct tb_gpu_memory *m;

@@ -11,6 +11,8 @@
 
 #include "base/assert.h"
 #include "intra/cuda/cuda_deltas.h"
+#include "intra/cuda/cuda_lanes.h"
+#include "intra/cuda/cuda_moves.h"
 
 /* On the borders that kernels want. */
 static bool is_in_place(const struct tb_gpu_delta *delta, bool writes)
