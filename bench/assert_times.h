@@ -54,23 +54,29 @@ void tb_assert_took(struct tb_assert_place *place, uint64_t began, uint64_t ende
 uint64_t tb_assert_walk_begins(void);
 void tb_assert_walk_ends(struct tb_assert_place *place, uint64_t began);
 
-/* All work before it has ended, and none behind it has begun. */
+/* tb_assert_ticks(): all work before it has ended, and none behind it has begun. */
+#if defined(__x86_64__)
 static inline uint64_t tb_assert_ticks(void)
 {
-#if defined(__x86_64__)
     uint32_t low, high;
     __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high)::"memory");
     return (uint64_t)high << 32 | low;
+}
 #elif defined(__aarch64__)
+static inline uint64_t tb_assert_ticks(void)
+{
     uint64_t ticks;
     __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks)::"memory");
     return ticks;
+}
 #else
+static inline uint64_t tb_assert_ticks(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_RAW, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-#endif
 }
+#endif
 
 #define TB_ASSERT_PLACE(text)                                                                                \
     {                                                                                                        \
