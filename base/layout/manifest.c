@@ -196,6 +196,7 @@ static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blob
 static bool carve_digests(struct tb_carve *c, struct tb_manifest *m)
 {
     const size_t count = m->chunk_count, words = TB_BITMAP_WORDS(count);
+    TB_ASSERT(count <= TB_CHUNKS_MAX);
     m->digests = tb_carve_take(c, count * sizeof *m->digests);
     m->proofs = tb_carve_take(c, count * sizeof *m->proofs);
     m->proven = tb_carve_take(c, words * sizeof *m->proven);
@@ -439,7 +440,8 @@ static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
         const uint8_t *name = NULL;
         uint16_t name_bytes = 0;
         uint64_t bytes = 0;
-        TB_ASSERT(blob_decode(&r, &name, &name_bytes, &bytes)); /* head_parse has been here */
+        const bool good = blob_decode(&r, &name, &name_bytes, &bytes);
+        TB_ASSERT(good); /* head_parse has been here */
         blobs[i] = (struct tb_blob){.name = memcpy(names, name, name_bytes), .bytes = bytes};
         names[name_bytes] = '\0';
         names += (size_t)name_bytes + 1;

@@ -7,10 +7,10 @@
 #include <time.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/disk/given_files.h"
 

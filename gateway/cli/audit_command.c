@@ -7,8 +7,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 /* a chain of a thousand hosts must stay on the screen: behind it the depth stands as a number */

@@ -5,6 +5,10 @@
 #include <limits.h>
 #include <stddef.h>
 
+#include "gateway/cli/config_commands.h"
+#include "gateway/cli/operator_commands.h"
+#include "gateway/cli/pki_commands.h"
+
 #define COMMON_OPTIONS                                                                                       \
     {"json", TB_CLI_FLAG, NULL, "one JSON object a result on standard output, also for a failure"},          \
     {                                                                                                        \

@@ -1,4 +1,5 @@
-/* commands.h - the table of commands, and what runs for each row. */
+/* commands.h - the table of commands, and those of them that no room of their own has:
+ * operator_commands.h, pki_commands.h and config_commands.h have the others. */
 #ifndef TB_GATEWAY_CLI_COMMANDS_H
 #define TB_GATEWAY_CLI_COMMANDS_H
 
@@ -7,40 +8,9 @@
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);
 
-/* The commands, each in the file of its name. */
 enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pin(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_unpin(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_rollback(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_audit(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
-/* The folder and those above it, open to their owner alone where they are new; errno on false. */
-bool tb_cli_make_folder(const char *path);
 enum tb_cli_exit tb_cli_demo(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_init(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_show(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_request(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_sign(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_renew(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_intermediate(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_rollover(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_revoke(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_show(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_diff(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_reload(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
+#include "gateway/cli/config_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/config/bounds.h"

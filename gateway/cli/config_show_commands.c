@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/config_changes.h"
+#include "gateway/cli/config_commands.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/options.h"
 #include "gateway/config/config.h"

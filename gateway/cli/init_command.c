@@ -12,10 +12,11 @@
 #include "base/assert.h"
 #include "base/ident.h"
 #include "base/pki/pki.h"
-#include "gateway/cli/commands.h"
+#include "gateway/cli/config_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/path_status.h"
+#include "gateway/cli/pki_commands.h"
 #include "gateway/config/config.h"
 
 #define DIR_DEFAULT  "/etc/tombolo"

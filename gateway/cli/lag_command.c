@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/lag_verdict.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 #define WARN_S 30 /* of --check */

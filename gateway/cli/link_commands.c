@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 /* ---- streams ---- */

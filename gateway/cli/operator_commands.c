@@ -5,8 +5,8 @@
 
 #include "base/assert.h"
 #include "base/rate.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 #define ERROR_CHARS 640 /* a sentence that names gateways and an address */

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 static void print_pin(const struct tb_cli_call *call, const json_t *reply)

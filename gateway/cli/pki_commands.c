@@ -8,11 +8,11 @@
 #include "base/assert.h"
 #include "base/net/revoked.h"
 #include "base/pki/pki.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/passphrase.h"
 #include "gateway/cli/path_status.h"
+#include "gateway/cli/pki_commands.h"
 
 #define CA_DAYS_DEFAULT    3650u
 #define ISSUE_DAYS_DEFAULT 90u

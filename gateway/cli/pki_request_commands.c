@@ -5,11 +5,11 @@
 
 #include "base/assert.h"
 #include "base/pki/pki.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/passphrase.h"
 #include "gateway/cli/path_status.h"
+#include "gateway/cli/pki_commands.h"
 
 #define PATH_BYTES        4096
 #define SIGN_DAYS_DEFAULT 90u

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/net/revoked.h"
 #include "base/pki/look.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/path_status.h"
+#include "gateway/cli/pki_commands.h"
 #include "gateway/config/config.h"
 #include "gateway/daemon/rights.h"
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/commands.h"
 #include "gateway/cli/config_changes.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 
 /* "  peers.west.rate: 200Mbit -> 50Mbit (live: at once)". */

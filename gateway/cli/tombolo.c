@@ -11,6 +11,7 @@
 #include "gateway/cli/commands.h"
 #include "gateway/cli/lag_verdict.h"
 #include "gateway/cli/manual.h"
+#include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/tombolo.h"

@@ -1,7 +1,8 @@
 /* cuda_look.c - bytes of tensors, digested by the device and nothing else: they are gathered to a
  * lane's scratch, and the kernels digest them there. */
 #include "base/assert.h"
-#include "intra/cuda/cuda_memory.h"
+#include "intra/cuda/cuda_lanes.h"
+#include "intra/cuda/cuda_moves.h"
 #include "intra/cuda_part_looks.h"
 
 struct run {

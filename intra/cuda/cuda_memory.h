@@ -1,5 +1,5 @@
-/* cuda_memory.h - device memory of one registration, or of ours, and the two lanes on which
- * everything of it is copied. Inside intra/cuda only. A shell.
+/* cuda_memory.h - device memory of one registration, or of ours, and what its two lanes have.
+ * Inside intra/cuda only. A shell.
  *
  * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied while
  * what the other brought is looked at: that is the double buffer. Work on one lane runs in order,
@@ -114,63 +114,14 @@ bool tb_cuda_has_scratch(struct tb_gpu_memory *m);
 /* Likewise: the lanes have room for patches too. */
 bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
-TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
-/* In one call of the driver where it takes that, else row by row. A row is pinned whole or not at
- * all, as the driver wants it. */
-TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
-                                             const struct tb_gpu_rows *rows);
-/* The first jobs of the lane's slate in host memory: their digests are there once
- * the lane is waited for, and the proofs that were asked for. */
-TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count);
-/* In a batch, before tb_cuda_digest: the chunk of job i is foreign, so it is proven too. A chunk
- * that is too short for the digest's kernel is proven by the host. */
-void tb_cuda_prove(struct tb_gpu_memory *m, uint32_t lane, uint32_t i);
-/* Behind the lane's work: the proof of such a chunk. */
-struct tb_blake3 tb_cuda_proof(const struct tb_gpu_memory *m, uint32_t lane, uint32_t i, uint64_t bytes);
-/* From now on wait waits for what is on the lane. */
-TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
-TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
-
-/* The work that was marked on the lane is done, or failed: a wait is short. */
-bool tb_cuda_is_done(const struct tb_gpu_memory *m, uint32_t lane);
-
 /* Which memory is on the device: a tensor's; any that the driver knows. */
 bool tb_cuda_is_tensors(const struct tb_gpu_memory *m, const void *at);
 bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at);
 
-/* In a batch: a range of the device's memory to another, at the latest when its moves run; those
- * that ran before are behind it, others may not be. */
-TB_MUST_USE enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane,
-                                               struct tb_gpu_move move);
-TB_MUST_USE enum tb_status tb_cuda_moves_run(struct tb_gpu_memory *m, uint32_t lane);
-
-/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's
- * memory: moves that are yet to run. */
-enum tb_cuda_way { TB_CUDA_FROM_TENSORS, TB_CUDA_TO_TENSORS };
-TB_MUST_USE enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
-                                            const struct tb_gpu_piece *pieces, uint32_t count,
-                                            uint8_t *whole);
-TB_MUST_USE enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane,
-                                              enum tb_cuda_kernel kernel, const void *jobs, uint32_t count);
 /* To the next border of TB_CUDA_CHUNK_ALIGN. */
 static inline uint64_t tb_cuda_aligned(uint64_t bytes)
 {
     return (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
 }
-
-/* A lane's load: chunks, or deltas of them. */
-struct tb_cuda_batch {
-    uint32_t first, count; /* 0: there are no more */
-};
-struct tb_cuda_turns {
-    struct tb_cuda_batch (*next)(void *run);
-    /* puts it on the lane */
-    enum tb_status (*begin)(void *run, const struct tb_cuda_batch *b, uint32_t lane);
-    void (*end)(void *run, const struct tb_cuda_batch *b, uint32_t lane); /* all of it is done */
-};
-/* All batches, in a job: while one is on its lane, the one before it is ended. On failure some
- * may still be on theirs. */
-TB_MUST_USE enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns,
-                                            void *run);
 
 #endif

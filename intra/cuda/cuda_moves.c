@@ -5,8 +5,10 @@
  * a model of a hundred thousand small tensors would cost a hundred thousand of them. So what is
  * small and inside the device is listed, and one launch moves what a lane's list has; what comes
  * from host memory comes first in as few copies as it stands there, to the lane's scratch. */
+#include "intra/cuda/cuda_moves.h"
+
 #include "base/assert.h"
-#include "intra/cuda/cuda_memory.h"
+#include "intra/cuda/cuda_lanes.h"
 
 /* So many small ones, or they are copied one by one: it costs the device
  * TB_CUDA_BATCH_BYTES for each lane. */
@@ -52,6 +54,23 @@ enum tb_status tb_cuda_moves_run(struct tb_gpu_memory *m, uint32_t lane)
         tb_cuda_copy(m, lane, (struct tb_gpu_move){jobs, &l->host->moves[first], count * sizeof *jobs});
     l->moves_run = l->moves_listed;
     return status == TB_OK ? tb_cuda_run_kernel(m, lane, TB_CUDA_MOVE, jobs, count) : status;
+}
+
+enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
+                                const struct tb_gpu_piece *pieces, uint32_t count, uint8_t *whole)
+{
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES && count > 0);
+    TB_ASSERT(way == TB_CUDA_TO_TENSORS || way == TB_CUDA_FROM_TENSORS);
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < count && status == TB_OK; i++) {
+        const struct tb_gpu_piece *p = &pieces[i];
+        status =
+            tb_cuda_move_inside(m, lane,
+                                way == TB_CUDA_TO_TENSORS ? (struct tb_gpu_move){p->at, whole, p->bytes}
+                                                          : (struct tb_gpu_move){whole, p->at, p->bytes});
+        whole += p->bytes;
+    }
+    return status;
 }
 
 /* ---- a list of moves ---- */

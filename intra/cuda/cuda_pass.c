@@ -6,7 +6,8 @@
  * kernels written once and read twice more there. */
 
 #include "base/assert.h"
-#include "intra/cuda/cuda_memory.h"
+#include "intra/cuda/cuda_lanes.h"
+#include "intra/cuda/cuda_moves.h"
 
 struct run {
     struct tb_gpu_memory *m;

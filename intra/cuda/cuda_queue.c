@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "intra/cuda/cuda_lanes.h"
 
 #define GATHER     TB_US(200) /* at most, for others to come */
 #define LOOK_EVERY TB_US(50)  /* at a lane that works, while the other waits for asks */

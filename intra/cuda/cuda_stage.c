@@ -17,6 +17,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/log.h"
+#include "intra/cuda/cuda_lanes.h"
 #include "intra/cuda/cuda_queue.h"
 #include "intra/cuda_part_stage.h"
 

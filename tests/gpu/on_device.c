@@ -2,8 +2,8 @@
  * tests/unit/cuda runs over a mock), and the kernels on the device against the digest and the codec
  * of base/. Elsewhere it is skipped, with the reason.
  *
- * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_pass.c intra/cuda/cuda_patch.c
- * Covers: intra/cuda/cuda_encode.c intra/cuda/cuda_device.c */
+ * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_lanes.c intra/cuda/cuda_pass.c
+ * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c intra/cuda/cuda_device.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* rows.c - bytes that stand in rows, as slices of tensors do, into a device and out of it, over a
  * driver that is none (fake_cuda.h).
  *
- * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_pass.c */
+ * Covers: intra/cuda/cuda_lanes.c intra/cuda/cuda_pass.c */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
