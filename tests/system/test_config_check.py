@@ -7,6 +7,7 @@ Covers: gateway/config/config_explain.c
 
 import contextlib
 import json
+import os
 import re
 import socket
 import sqlite3
@@ -102,7 +103,7 @@ def checked(lab, site):
     text), alike as text and as JSON."""
     path = site.dir / "tombolod.yaml"
     path.write_text(site.config_text())
-    run = [str(TOMBOLO), "config", "check", str(path)]
+    run = [*site.prefix, str(TOMBOLO), "config", "check", str(path)]
     plain = subprocess.run(run, capture_output=True, text=True, timeout=60)
     said = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, timeout=60).stdout)
 
@@ -156,7 +157,8 @@ def config_check_refuses_what_a_start_refuses(lab):
         for section, key, value, words in (
                 ("store", "path", none / "s.sqlite", "No such file or directory"), ("store", "path", junk, "not a database"),
                 ("arena", "path", none / "a", "No such file or directory"), ("arena", "path", lab.dir, "Is a directory"),
-                ("arena", "bytes", "32TiB", "this machine"), ("anchor", "dir", none / "a", "No such file or directory"),
+                ("arena", "bytes", "32TiB", "this machine"), ("audit", "file", none / "acts", "No such file or directory"),
+                ("audit", "file", east.dir / "tombolod.yaml", "others may use it"), ("anchor", "dir", none / "a", "No such file or directory"),
                 ("control", "socket", none / "c.sock", "its folder is not there"),
                 ("session", "socket", none / "s.sock", "its folder is not there"),
                 ("session", "listen", "192.0.2.1:7401", "no device of this machine has that address"),
@@ -182,6 +184,14 @@ def config_check_refuses_what_a_start_refuses(lab):
     east.models["other"] = dict(home="north")
     finds(lab, east, "warning", "models.other.home", '"north" is not one of peers')
     del east.models["other"]
+    sealed = lab.dir / "sealed"  # a start makes a log beside its store
+    sealed.mkdir()
+    (sealed / "store.sqlite").touch(0o600)
+    sealed.chmod(0o500)
+    east.extra = {"store": {"path": sealed / "store.sqlite"}}
+    east.prefix = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    finds(lab, east, "error", "store.path", "cannot make a log beside it: Permission denied")
+    east.extra, east.prefix = {}, []
     if on_a_disk(lab.dir):
         east.arena_path = lab.dir / "on-a-disk"
         finds(lab, east, "warning", "arena.path", "is on a disk")
@@ -206,7 +216,11 @@ def config_check_looks_at_held_versions(lab):
         with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as db:
             db.execute(statement)
             db.commit()
+    long = "printf('%.*c', 1000, 'x')"
     for table, spoil, mend in (("run", "UPDATE run SET run_order=0", "UPDATE run SET run_order=1"),
+                               ("run_owner", f"UPDATE run_owner SET fenced_by={long}", "UPDATE run_owner SET fenced_by=''"),
+                               ("withdrawn", f"INSERT INTO withdrawn SELECT 9, uid, model, run, run_order, 9, 1, {long} FROM version LIMIT 1",
+                                "DELETE FROM withdrawn"),
                                ("version", "UPDATE version SET state=99", "UPDATE version SET state=3")):
         ask(spoil)
         finds(lab, east, "error", "store.path", f"a row of table {table} does not make sense")
