@@ -104,9 +104,9 @@ static void places_that_are_not_there_refuse(void **state)
 {
     struct world *w = *state;
     world_issue(w, "east", "gw", "tombolo://east/gw");
-    const struct findings f =
-        check(config_of(w, "gw", "no/store",
-                        "anchor: {dir: /no/such/folder}\ndns: {servers: nonsense}\naudit: {file: /no/such/acts}\n"));
+    const struct findings f = check(config_of(
+        w, "gw", "no/store",
+        "anchor: {dir: /no/such/folder}\ndns: {servers: nonsense}\naudit: {file: /no/such/acts}\n"));
     says(&f, "error store.path: store.path: ");
     says(&f, "error anchor.dir: anchor.dir: /no/such/folder: No such file");
     says(&f, "error dns.servers: dns.servers: \"nonsense\" is not a list of ADDRESS:PORT");
