@@ -320,7 +320,7 @@ static void print_rows(const json_t *table, const char *key)
         (void)printf("%" PRIu64, tb_count_of(table, key));
 }
 
-/* What was never three quarters full, and refused nothing, stands in --json alone. */
+/* A table that was never three quarters full, and refused nothing, stands in --json alone. */
 static void print_tables(const json_t *tables)
 {
     for (size_t i = 0; i < json_array_size(tables); i++) {

@@ -488,7 +488,7 @@ def an_interrupt_ends_a_wait(lab):
 @scenario
 def ranks_with_one_blob_name(lab):
     """P1 P10: Two ranks of a library give blobs of one name. Equal bytes are one file; other
-    bytes are refused at the seal, by both ranks' names."""
+    bytes, and a folder of that name, are refused at the seal, by both ranks' names."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")
@@ -506,7 +506,9 @@ def ranks_with_one_blob_name(lab):
         text = expect_error("other bytes", tombolo.Error, "conflict", lambda: publish(1, 2, {"config.json": b"[]"}))
         for word in ('"config.json"', "rank-0", "rank-1", "shards 0 and 1"):
             expect(f"the sentence names {word}", word in text, True)
-        expect("the log does, too", len(site.daemon.logged("seal.refused", "config.json", "rank-0", "status=conflict")), 1)
+        expect("the log does, too", len(site.daemon.logged("seal.refused", "config.json", "rank-0", "different bytes", "status=conflict")), 1)
+        text = expect_error("a folder of that name", tombolo.Error, "conflict", lambda: publish(1, 2, {"config.json/main": b"{}"}))
+        expect(f"the sentence names it ({text})", '"config.json" that is a folder of the other' in text, True)
         publish(1, 2, {"config.json": b"{}"})  # as it was to be
         expect("the version", zero.wait("policy", after=uid, timeout_ms=PATIENCE_MS).number, 2)
 
