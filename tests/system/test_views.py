@@ -52,6 +52,8 @@ def a_follower_that_lost_its_arena_holds_nothing(lab):
         raise AssertionError(f"east says of west what was so in its life before: {of_site(east, uid, 'west')}")
     asking.refused("timeout", "wait_site", uid=uid, site="west", state=HOLDS, timeout_ms=100)
     asking.refused("timeout", "wait_site", uid=uid, site="west", state=ACTIVATED, timeout_ms=100)
+    once = asking.refused("again", "wait_site", uid=uid, site="west", state=HOLDS, timeout_ms=0)["error"]
+    expect(f"the sentence of one that asks once ({once})", "west did not get there yet" in once, True)
     expect("lives that changed", east.counters()["lives_changed"], 1)
     link.bytes_per_s = 0
     west.wait_holds(uid)
