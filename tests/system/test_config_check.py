@@ -191,6 +191,7 @@ def config_check_refuses_what_a_start_refuses(lab):
     east.extra = {"store": {"path": sealed / "store.sqlite"}}
     east.prefix = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
     finds(lab, east, "error", "store.path", "cannot make a log beside it: Permission denied")
+    sealed.chmod(0o700)
     east.extra, east.prefix = {}, []
     if on_a_disk(lab.dir):
         east.arena_path = lab.dir / "on-a-disk"
