@@ -511,7 +511,7 @@ int main(void)
         json_t *in = json_loads(line, 0, NULL), *out = json_object();
         const int s = run_command(in, out);
         json_object_set_new(out, "status", json_string(tb_status_name(s)));
-        if (s < 0) json_object_set_new(out, "error", json_string(tb_last_error()));
+        if (s < 0 || s == TB_AGAIN) json_object_set_new(out, "error", json_string(tb_last_error()));
         char *text = json_dumps(out, JSON_COMPACT);
         puts(text);
         fflush(stdout);

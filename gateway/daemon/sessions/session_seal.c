@@ -175,7 +175,7 @@ static enum tb_status file_conflict(struct seal *seal, const char *file, const c
                                     const struct tb_name *rank, uint32_t shard)
 {
     snprintf(seal->why, sizeof seal->why,
-             "shards %u and %u have a file \"%.70s\" %s (ranks \"%.30s\" and \"%.30s\"): "
+             "shards %u and %u have a file \"%.58s\" %s (ranks \"%.30s\" and \"%.30s\"): "
              "give one of them another name or folder",
              shard, seal->m.shard, file, how, rank != NULL ? rank->text : "?", seal->files->rank.text);
     return TB_CONFLICT;
