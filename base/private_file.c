@@ -2,6 +2,7 @@
 #include "base/private_file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,6 +64,21 @@ bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
     if (!look(fd, &st, why_out) || !is_kind(&st, true, why_out)) return false;
     if (st.st_uid != geteuid()) return refuse_owner(&st, why_out);
     return (st.st_mode & 022) == 0 || refuse_mode(&st, "go-w", why_out);
+}
+
+bool tb_folder_takes_file(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const size_t bytes = slash != NULL ? (size_t)(slash - path) : 0;
+    const char *at = bytes == 0 ? (slash == NULL ? "." : "/") : folder;
+    if (bytes >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(folder, path, bytes);
+    folder[bytes] = '\0';
+    return access(at, W_OK | X_OK) == 0;
 }
 
 bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])

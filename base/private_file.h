@@ -17,6 +17,9 @@ bool tb_private_stat(const struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES]);
 bool tb_credential_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* A folder of this process's user, in which nobody else writes. */
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
+/* Whether a file of that name could be made: its folder is there, and this process may write in it.
+ * False: errno. */
+bool tb_folder_takes_file(const char *path);
 /* A regular file of this process's user or of root, which not everybody writes. */
 bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 

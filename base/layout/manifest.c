@@ -38,12 +38,19 @@ bool tb_blob_name_valid(const char *name)
     return blob_name_clean(name, strnlen(name, TB_BLOB_NAME_MAX + 1));
 }
 
+/* A folder of that name would stand where subscribe writes its marker. */
+static bool begins_with_marker(const char *name)
+{
+    const size_t bytes = strcspn(name, "/");
+    return (bytes == 6 && memcmp(name, "STABLE", 6) == 0) ||
+           (bytes == 9 && memcmp(name, "WITHDRAWN", 9) == 0);
+}
+
 bool tb_file_name_valid(const char *name)
 {
     static const char ours[] = ".tombolo";
     uint32_t folders = 0;
-    if (!tb_blob_name_valid(name) || strcmp(name, "STABLE") == 0 || strcmp(name, "WITHDRAWN") == 0)
-        return false;
+    if (!tb_blob_name_valid(name) || begins_with_marker(name)) return false;
     for (const char *part = name; part != NULL; part = strchr(part, '/')) {
         if (*part == '/') {
             part++;

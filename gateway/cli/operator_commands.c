@@ -310,6 +310,35 @@ static void print_certificates(const json_t *r)
                  json_is_true(json_object_get(c, "own_revoked")) ? "  ITS OWN IS AMONG THEM" : "");
 }
 
+static void print_rows(const json_t *table, const char *key)
+{
+    const struct tb_field name = tb_text_of(table, "table");
+    const char *end = strrchr(name.text, '_');
+    if (end != NULL && strcmp(end, "_bytes") == 0)
+        (void)printf("%s", tb_bytes_of(table, key).text);
+    else
+        (void)printf("%" PRIu64, tb_count_of(table, key));
+}
+
+/* A table that was never three quarters full, and refused nothing, stands in --json alone. */
+static void print_tables(const json_t *tables)
+{
+    for (size_t i = 0; i < json_array_size(tables); i++) {
+        const json_t *t = json_array_get(tables, i);
+        const uint64_t refused = tb_count_of(t, "refused");
+        const uint64_t bound = tb_count_of(t, "bound");
+        if (tb_count_of(t, "most") < bound - bound / 4 && refused == 0) continue;
+        (void)printf("table    %-20s ", tb_text_of(t, "table").text);
+        print_rows(t, "used");
+        (void)printf(" used, ");
+        print_rows(t, "most");
+        (void)printf(" at most so far, of ");
+        print_rows(t, "bound");
+        if (refused > 0) (void)printf(", %" PRIu64 " refused", refused);
+        (void)printf("\n");
+    }
+}
+
 static void print_status(const struct tb_cli_call *call, const json_t *r)
 {
     (void)call;
@@ -327,6 +356,7 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
     print_sessions(json_object_get(r, "sessions"));
     print_fabric(json_object_get(r, "fabric"));
     print_hops(json_object_get(r, "hops"));
+    print_tables(json_object_get(r, "tables"));
 }
 
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)

@@ -15,6 +15,7 @@
 #include "gateway/config/disk_files.h"
 #include "gateway/config/gateway_tls.h"
 #include "gateway/disk/anchor_folder.h"
+#include "gateway/store/audit_lines.h"
 #include "gateway/store/store.h"
 #include "gateway/store/store_load.h"
 
@@ -152,6 +153,14 @@ static void check_anchors(const struct checks *c)
                                          : strerror(errno));
 }
 
+static void check_audit(const struct checks *c)
+{
+    char error[TB_AUDIT_LINES_ERROR] = "";
+    if (c->config->audit_file == NULL) return;
+    if (tb_audit_lines_check(c->config->audit_file, error) != TB_OK)
+        found(c, "audit.file", true, "audit.file: %s", error);
+}
+
 static enum tb_status listener_status(const char *text)
 {
     struct tb_endpoint endpoint;
@@ -231,6 +240,7 @@ void tb_start_check(const struct tb_config *config, tb_start_find_fn find, void 
     if (check_disk(&c)) check_store(&c);
     check_arena(&c);
     check_anchors(&c);
+    check_audit(&c);
     check_listener(&c, "fabric.listen", config->fabric_listen, false);
     check_resolver(&c);
     check_paths(&c);

@@ -86,3 +86,54 @@ const char *tb_file_differs(const struct tb_file_index *mine, const struct tb_fi
     }
     return NULL;
 }
+
+static int name_compare(const char *name, const char *key, size_t key_bytes)
+{
+    const int begin = strncmp(name, key, key_bytes);
+    return begin != 0 ? begin : (unsigned char)name[key_bytes];
+}
+
+/* The first entry whose name is `key`, or comes after it; `count`: there is none. */
+static uint32_t first_from(const struct tb_file_index *index, const char *key, size_t key_bytes)
+{
+    uint32_t low = 0, high = index->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (name_compare(index->entries[middle].name, key, key_bytes) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A file that is one of the folders of `name`. */
+static const char *file_above(const struct tb_file_index *index, const char *name)
+{
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        const size_t bytes = (size_t)(slash - name);
+        const uint32_t at = first_from(index, name, bytes);
+        if (at < index->count && name_compare(index->entries[at].name, name, bytes) == 0)
+            return index->entries[at].name;
+    }
+    return NULL;
+}
+
+static bool is_folder(const struct tb_file_index *index, const char *name)
+{
+    char folder[TB_BLOB_NAME_MAX + 2];
+    const int bytes = snprintf(folder, sizeof folder, "%s/", name);
+    TB_ASSERT(bytes > 1 && (size_t)bytes < sizeof folder);
+    const uint32_t at = first_from(index, folder, (size_t)bytes);
+    return at < index->count && strncmp(index->entries[at].name, folder, (size_t)bytes) == 0;
+}
+
+const char *tb_file_clashes(const struct tb_file_index *mine, const struct tb_file_list *other)
+{
+    for (uint32_t k = 0; k < other->manifest->blob_count && mine->count > 0; k++) {
+        const char *name = entry_of(other, k).name;
+        const char *above = file_above(mine, name);
+        if (above != NULL || is_folder(mine, name)) return above != NULL ? above : name;
+    }
+    return NULL;
+}

@@ -50,5 +50,8 @@ void tb_file_index_fill(struct tb_file_index *index, const struct tb_file_list *
 /* A file that both shards have, with other bytes: by its marks, by its size, or by the digests of
  * its blob. NULL: there is none. Borrowed from the index. */
 const char *tb_file_differs(const struct tb_file_index *mine, const struct tb_file_list *other);
+/* A file of one list whose name is a folder in the other, so nobody can write both. NULL: there is
+ * none. Borrowed from either. */
+const char *tb_file_clashes(const struct tb_file_index *mine, const struct tb_file_list *other);
 
 #endif

@@ -84,16 +84,24 @@ _Static_assert(6 * (TB_AUDIT_ACTION_BYTES + TB_URI_BYTES_MAX + TB_AUDIT_OBJECT_B
 
 /* ---- files ---- */
 
+/* -1: why_out has the reason. */
+static int ours_open(const char *path, int flags, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    const int fd = tb_sys_open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+    why_out[0] = '\0';
+    if (fd < 0) (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%s", strerror(errno));
+    if (fd < 0 || tb_private_file(fd, why_out)) return fd;
+    (void)close(fd);
+    errno = EPERM;
+    return -1;
+}
+
 static bool file_open(struct file *f, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     struct stat st;
-    why_out[0] = '\0';
-    f->fd = tb_sys_open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->fd < 0) {
-        (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%s", strerror(errno));
-        return false;
-    }
-    if (!tb_private_file(f->fd, why_out) || fstat(f->fd, &st) != 0) {
+    f->fd = ours_open(f->path, O_CREAT, why_out);
+    if (f->fd < 0) return false;
+    if (fstat(f->fd, &st) != 0) {
         (void)close(f->fd);
         f->fd = -1;
         return false;
@@ -175,11 +183,39 @@ void tb_audit_lines_end(struct tb_audit_lines *l, bool saved)
     }
 }
 
+/* False: it is too long. */
+static bool path_of(const char *path, int share, char out[PATH_MAX])
+{
+    const int bytes = snprintf(out, PATH_MAX - 2, "%s%s", path, suffixes[share]); /* ".1" behind it fits */
+    return bytes > 0 && bytes < PATH_MAX - 2;
+}
+
+static bool would_open(const char *path, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    const int fd = ours_open(path, 0, why_out);
+    if (fd >= 0) return close(fd) == 0;
+    if (errno != ENOENT) return false;
+    if (tb_folder_takes_file(path)) return true;
+    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%s", strerror(errno));
+    return false;
+}
+
+enum tb_status tb_audit_lines_check(const char *path, char error_out[TB_AUDIT_LINES_ERROR])
+{
+    char file[PATH_MAX], why[TB_PRIVATE_WHY_BYTES] = "its name is too long";
+    for (int share = 0; share < TB_AUDIT_SHARES; share++) {
+        if (path_of(path, share, file) && would_open(file, why)) continue;
+        (void)snprintf(error_out, TB_AUDIT_LINES_ERROR, "%.80s: %.150s", file, why);
+        return TB_SITE_STORE;
+    }
+    return TB_OK;
+}
+
 enum tb_status tb_audit_lines_open(const char *path, uint64_t bytes, uint32_t days,
                                    struct tb_audit_lines **lines_out, char error_out[TB_AUDIT_LINES_ERROR])
 {
     struct tb_audit_lines *l = tb_calloc(1, sizeof *l);
-    char why[TB_PRIVATE_WHY_BYTES];
+    char why[TB_PRIVATE_WHY_BYTES] = "its name is too long";
     if (l == NULL) return TB_SITE_NOMEM;
     l->max_ms = days * DAY_MS;
     for (int share = 0; share < TB_AUDIT_SHARES; share++)
@@ -187,10 +223,10 @@ enum tb_status tb_audit_lines_open(const char *path, uint64_t bytes, uint32_t da
     for (int share = 0; share < TB_AUDIT_SHARES; share++) {
         struct file *f = &l->files[share];
         f->most = share == TB_AUDIT_ACTS ? bytes / 2 : bytes / 4;
-        const int n = snprintf(f->path, sizeof f->path - 2, "%s%s", path, suffixes[share]);
+        const bool fits = path_of(path, share, f->path);
         (void)snprintf(f->before, sizeof f->before, "%s%s.1", path, suffixes[share]);
-        if (n > 0 && (size_t)n < sizeof f->path - 2 && file_open(f, why)) continue;
-        (void)snprintf(error_out, TB_AUDIT_LINES_ERROR, "%.80s: %.150s", path, why);
+        if (fits && file_open(f, why)) continue;
+        (void)snprintf(error_out, TB_AUDIT_LINES_ERROR, "%.80s: %.150s", f->path, why);
         tb_audit_lines_close(l);
         return TB_SITE_STORE;
     }

@@ -23,6 +23,8 @@ struct tb_audit_lines;
 TB_MUST_USE enum tb_status tb_audit_lines_open(const char *path, uint64_t bytes, uint32_t days,
                                                struct tb_audit_lines **lines_out,
                                                char error_out[TB_AUDIT_LINES_ERROR]);
+/* Would they open? The same looks; nothing is made or changed. */
+TB_MUST_USE enum tb_status tb_audit_lines_check(const char *path, char error_out[TB_AUDIT_LINES_ERROR]);
 void tb_audit_lines_close(struct tb_audit_lines *lines); /* NULL: nothing */
 /* A row of the batch that is under way. */
 void tb_audit_lines_put(struct tb_audit_lines *lines, const struct tb_audit_record *row, uint64_t now_ms);

@@ -295,10 +295,37 @@ struct look {
     void *user;
 };
 
+static void withdrawal_look(void *user, const struct tb_store_withdrawal *withdrawal)
+{
+    (void)user;
+    (void)withdrawal;
+}
+
+static void signed_look(void *user, const uint8_t *bytes, uint32_t count)
+{
+    (void)user;
+    (void)bytes;
+    (void)count;
+}
+
+static void doubt_look(void *user, const struct tb_name *model)
+{
+    (void)user;
+    (void)model;
+}
+
+/* All of which a start says that it cannot be read. A start makes a table that is not there. */
 static enum tb_status look_at_rows(struct tb_store *s, const struct look *look)
 {
     if (!tb_store_prepare(s, ST_run_all) || !tb_store_prepare(s, ST_version_all)) return TB_OK;
-    return tb_store_load(s, look->run, look->version, look->user);
+    (void)tb_store_prepare(s, ST_run_owner_get); /* which the load of runs asks */
+    enum tb_status status = tb_store_load(s, look->run, look->version, look->user);
+    if (status != TB_OK) return status;
+    if (tb_store_prepare(s, ST_withdrawn_all)) status = tb_store_load_withdrawn(s, withdrawal_look, NULL);
+    if (status != TB_OK) return status;
+    if (tb_store_prepare(s, ST_signed_all)) status = tb_store_load_signed(s, signed_look, NULL);
+    if (status != TB_OK) return status;
+    return tb_store_prepare(s, ST_doubt_all) ? tb_store_load_doubts(s, doubt_look, NULL) : TB_OK;
 }
 
 /* A killed process left it. SQLite takes it in at the next start. */
@@ -354,20 +381,20 @@ static enum tb_status look_inside(struct tb_store *s, const char *path, const st
     return look_at_rows(s, look);
 }
 
+static enum tb_status look_failed(struct tb_store *s, const char *what)
+{
+    snprintf(s->error, sizeof s->error, "cannot %s: %s", what, strerror(errno));
+    return TB_SITE_STORE;
+}
+
 static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
 {
     s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (s->lock_fd >= 0) return look_inside(s, path, look);
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    const int bytes = slash == NULL ? 0 : (int)(slash - path);
-    const int missing = errno;
-    snprintf(folder, sizeof folder, "%.*s", bytes, path);
-    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
-    if (missing == ENOENT && access(folder, W_OK | X_OK) == 0) return TB_OK;
-    snprintf(s->error, sizeof s->error, "cannot open for writing: %s",
-             strerror(missing == ENOENT ? errno : missing));
-    return TB_SITE_STORE;
+    if (s->lock_fd < 0 && (errno != ENOENT || !tb_folder_takes_file(path)))
+        return look_failed(s, "open for writing");
+    if (s->lock_fd < 0) return TB_OK; /* a start makes it */
+    if (!has_log(path) && !tb_folder_takes_file(path)) return look_failed(s, "make a log beside it");
+    return look_inside(s, path, look);
 }
 
 enum tb_status tb_store_check(const char *path, const struct tb_disk_keys *keys, tb_store_run_fn run,
@@ -377,8 +404,8 @@ enum tb_status tb_store_check(const char *path, const struct tb_disk_keys *keys,
     const struct look look = {keys, run, version, user};
     const enum tb_status status = look_at(&s, path, &look);
     if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
-    sqlite3_finalize(s.st[ST_run_all]);
-    sqlite3_finalize(s.st[ST_version_all]);
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(s.st[i]);
     sqlite3_close(s.db);
     tb_store_vfs_close(s.vfs);
     if (s.lock_fd >= 0) close(s.lock_fd);

@@ -100,7 +100,7 @@ static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *
 static enum tb_status owner_of(struct tb_store *s, struct tb_catalog_run *run)
 {
     sqlite3_stmt *st = s->st[ST_run_owner_get];
-    if (st == NULL) return TB_OK; /* a file that is only looked at */
+    if (st == NULL) return TB_OK; /* a file of a release without owners that is only looked at */
     tb_store_bind_id(st, 1, &run->id);
     const int rc = sqlite3_step(st);
     enum tb_status status = TB_OK;

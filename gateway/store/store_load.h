@@ -22,8 +22,9 @@ typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_store_withdraw
 TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
                                                    void *user);
 
-/* Would it open, and load? The same looks; nothing is made, locked or changed. A log that a killed
- * process left beside it is read, too. TB_SITE_LOCKED: another process holds it. */
+/* Would it open, and load? The same looks, at all that a start reads; nothing is made, locked or
+ * changed. A log that a killed process left beside it is read, too. TB_SITE_LOCKED: another process
+ * holds it. */
 TB_MUST_USE enum tb_status tb_store_check(const char *path, const struct tb_disk_keys *keys,
                                           tb_store_run_fn run, tb_store_version_fn version, void *user,
                                           char error_out[256]);

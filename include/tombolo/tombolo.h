@@ -288,8 +288,8 @@ enum tb_publish_mode {
 
 struct tb_blob_desc {
     /* A relative path of 1 to 255 bytes, at most 8 folders, unlike the others of the shard.
-     * No component is "." or "..", or begins with ".tombolo"; STABLE and WITHDRAWN are
-     * `tombolo subscribe`'s. */
+     * No component is "." or "..", or begins with ".tombolo". The first is not STABLE or WITHDRAWN,
+     * which are `tombolo subscribe`'s. None is a folder of another, in no shard of the version. */
     const char *name;
     const void *bytes;
     uint64_t count; /* at most 100 MiB */

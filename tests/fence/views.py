@@ -4,12 +4,13 @@ gateway/catalog/records.h).
 
 The files of views may not name the tables by which the catalog and the links decide: those
 believe longer than a view may."""
-import os
+import pathlib
 import re
 import sys
 
-VIEWS = ("gateway/daemon/control/lag_status.c", "gateway/daemon/control/lag_evidence.c", "gateway/daemon/links/site_lag.c", "gateway/daemon/control/site_status.c", "gateway/daemon/control/version_status.c",
-         "gateway/daemon/control/link_status.c", "gateway/catalog/rules/wait_rules.c", "gateway/catalog/views.c")
+# All that the operator's socket says, and what it and the waits for a site are made of.
+VIEWS = ("gateway/daemon/control/*.c", "gateway/daemon/live/live_status.c", "gateway/daemon/links/site_lag.c",
+         "gateway/catalog/rules/wait_rules.c", "gateway/catalog/views.c")
 # The catalog's references and sites; what links know of a peer's version.
 OTHERS = re.compile(r"\b(TB_REFERENCE_SITE|EACH_HOLDER|site_at|tb_catalog_site_\w+|tb_links_peer_progress|on_peer_held)\b")
 # views.c counts the references of a version by kind, and shows each as it is: that says nothing of
@@ -23,9 +24,10 @@ def without_comments(text):
 
 
 def complaints(root):
-    for path in VIEWS:
-        with open(os.path.join(root, path)) as f:
-            code = without_comments(f.read())
+    files = {pattern: sorted(root.glob(pattern)) for pattern in VIEWS}
+    yield from (f"{pattern}: it is gone: where do views come from?" for pattern, found in files.items() if not found)
+    for file in sum(files.values(), []):
+        path, code = str(file.relative_to(root)), without_comments(file.read_text())
         for number, line in enumerate(code.splitlines(), 1):
             for name in OTHERS.findall(line):
                 if (path, name) not in ALLOWED:
@@ -35,7 +37,7 @@ def complaints(root):
 
 
 def main():
-    found = list(complaints(sys.argv[1]))
+    found = list(complaints(pathlib.Path(sys.argv[1])))
     print("\n".join(found))
     return 1 if found else 0
 

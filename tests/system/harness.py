@@ -211,7 +211,7 @@ class Site:
 
     def control(self, cmd, **fields):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(20)
+            s.settimeout(PATIENCE_S)
             s.connect(str(self.control_socket))
             s.sendall((json.dumps({"schema": 1, "cmd": cmd, **fields}) + "\n").encode())
             data = b""
@@ -381,7 +381,7 @@ class Lab:
         return gateway
 
     def tombolo(self, *args):
-        done = subprocess.run([str(TOMBOLO), *map(str, args)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([str(TOMBOLO), *map(str, args)], capture_output=True, text=True, timeout=PATIENCE_S)
         if done.returncode != 0:
             raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")
         return done
@@ -454,7 +454,7 @@ class Lab:
         if not made.is_dir():
             size = os.environ.get("TB_TEST_WEIGHTS_BYTES", "22M")
             subprocess.run([str(MAKE_WEIGHTS), "--out", str(made), "--bytes", size, "--versions", str(count), "--seed", "7"],
-                           check=True, timeout=120, stdout=subprocess.DEVNULL)
+                           check=True, timeout=2 * PATIENCE_S, stdout=subprocess.DEVNULL)
         return sorted(made.glob("*.safetensors"))[:count]
 
 

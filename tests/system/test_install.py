@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 
-from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
 
 PAGE = SOURCE / "docs/two-sites.md"
 
@@ -56,7 +56,7 @@ def init_writes_what_two_gateways_need(lab):
     (lab.dir / "weights").write_bytes(os.urandom(100000))
     gateway = {site: f"unix:{places[site] / site / 'session.sock'}" for site in places}
     tombolo("publish", "policy", "--version", 1, "--gateway", gateway["east"], lab.dir / "weights")
-    tombolo("subscribe", "policy", "--into", lab.dir / "into", "--gateway", gateway["west"], "--timeout", "60s")
+    tombolo("subscribe", "policy", "--into", lab.dir / "into", "--gateway", gateway["west"], "--timeout", PATIENCE)
     expect("bytes", next((lab.dir / "into").glob("*/weights")).read_bytes(), (lab.dir / "weights").read_bytes())
     firewall = places["east"] / "east/firewall.nft"
     expect("the port is in it", f"dport {port} " in firewall.read_text(), True)

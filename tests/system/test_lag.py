@@ -299,6 +299,8 @@ def lag_of_a_site_whose_table_is_full(lab):
     (line,) = west.daemon.logged("table.full", "table=versions")
     expect("who has the rows", "most_used_by=policy" in line, True)
     expect("counted", west.counters()["tables_full"], 1)
+    text = west.cli("status").stdout
+    expect(f"the table in {text}", len(re.findall(r"^table +versions +\d+ used, 64 at most so far, of \d+, \d+ refused$", text, re.M)), 1)
 
 
 @scenario

@@ -245,19 +245,18 @@ def unpublish_ends_within_its_drain(lab):
     """P3 P6: a rank takes its memory back while it is read, by shm and by tcp: at once where the
     gateway has it, else the gateway takes it first, into room that was reserved; what cannot be
     taken in time stays, and nothing is lost."""
-    site = home(lab)
+    site = home(lab, root={"drain_ms": PATIENCE_MS})
     path = lab.weights(1)[0]
     near = InPlace(lab, site, path, host=HOST)
     uid = near.publish(1)
-    near.worker.ok("unpublish", uid=uid, drain_ms=5000)
+    near.worker.ok("unpublish", uid=uid)
     expect("held, by shm", site.holds(uid), True)
-    far = InPlace(lab, site, path, host="elsewhere", name="rank1", pace=PACE)
+    far = InPlace(lab, site, path, host="elsewhere", name="rank1", pace=PACE // 4)
     with over_the_network(weights_bytes(path)):
         uid = far.publish(2)
-        took = seconds(lambda: far.worker.refused("timeout", "unpublish", uid=uid, drain_ms=100))
-        if took > 5 * SLOWER:
-            raise Failed(f"unpublish with a drain of 0.1 s took {took:.1f} s")
-        far.worker.ok("unpublish", uid=uid, drain_ms=int(9000 * SLOWER))
+        far.worker.refused("timeout", "unpublish", uid=uid, drain_ms=100)
+        expect("it did not wait until the gateway has it", site.holds(uid), False)
+        far.worker.ok("unpublish", uid=uid)
     expect(f"held, by {NETWORK}", site.holds(uid), True)
     uid = far.publish(3)
     far.worker.kill() # in the middle of it: what nobody else has is lost, and the site goes on
@@ -275,7 +274,7 @@ def a_reader_that_dies_holds_up_no_unpublish(lab):
     path = lab.weights(1)[0]
     far = InPlace(lab, site, path, host="elsewhere", pace=PACE)
     uid = far.publish(1)
-    far.worker.send("unpublish", uid=uid, drain_ms=30000)
+    far.worker.send("unpublish", uid=uid, drain_ms=PATIENCE_MS)
     site.wait_held_some(uid, 0.1)
     site.kill()
     site.start()
@@ -283,7 +282,7 @@ def a_reader_that_dies_holds_up_no_unpublish(lab):
     if status != "ok":
         expect("the reference stays", status in ("gateway_away", "timeout", "not_found"), True)
         site.wait_holds(uid)
-        far.worker.call("unpublish", uid=uid, drain_ms=30000)
+        far.worker.call("unpublish", uid=uid, drain_ms=PATIENCE_MS)
     expect("held", site.holds(uid), True)
 
 
@@ -297,12 +296,12 @@ def a_full_arena_refuses_and_loses_nothing(lab):
     rank = InPlace(lab, site, path)
     first = rank.publish(1)
     site.wait_holds(first)
-    reply = rank.worker.call("publish", model="policy", run=rank.run, number=2, in_place=1, timeout_ms=4000)
+    reply = rank.worker.call("publish", model="policy", run=rank.run, number=2, in_place=1)
     expect("status", reply["status"], "site_nomem")
     if not any(c.isdigit() for c in reply["error"]):
         raise Failed(f"no numbers in \"{reply['error']}\"")
     expect("the first is still held", site.holds(first), True)
-    rank.worker.ok("unpublish", uid=first, drain_ms=1000)
+    rank.worker.ok("unpublish", uid=first)
     read_and_compare(lab, site, first, path, "reader")
 
 
@@ -385,7 +384,7 @@ def a_reader_that_stands_still_is_cut_off(lab):
         reader.worker.signal(signal.SIGCONT)
         if took > drain_ms / 1000 + 20 * SLOWER:  # a stopped process stands still for ever
             raise Failed(f"a release with a drain of {drain_ms} ms took {took:.1f} s")
-        reader.stage(uid, timeout_ms=int(60000 * SLOWER))
+        reader.stage(uid, timeout_ms=PATIENCE_MS)
         reader.activate(uid)
         reader.check(path)
         read = staged(reader.worker, uid)["read_bytes"]
@@ -426,7 +425,7 @@ def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
         rank.worker.ok("fill", tensors=rank.rows, file=str(new))
 
     def has_it_from_elsewhere(reader, uid):
-        reader.stage(uid, timeout_ms=int(60000 * SLOWER))
+        reader.stage(uid, timeout_ms=PATIENCE_MS)
         reader.activate(uid)
         reader.check(old)
         read = staged(reader.worker, uid)["read_bytes"]
@@ -441,7 +440,7 @@ def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
 
     uid, slow, reader = in_mid_read(1)
     expect("it reads from the", source_kind(1), "rank")
-    rank.worker.send("unpublish", uid=uid, drain_ms=60000)
+    rank.worker.send("unpublish", uid=uid, drain_ms=PATIENCE_MS)
     wait_for("it is sent elsewhere", lambda: source_kind(1) == "gateway")
     if rank.worker.has_answered():
         raise Failed("the rank has its memory back, and somebody reads there")

@@ -127,7 +127,7 @@ def a_service_manager_is_told(lab):
     site.daemon.popen.terminate()
     wait_for("STOPPING", lambda: hears("STOPPING=1"))
     site.daemon.ended_by_us = True
-    expect("exit code", site.daemon.popen.wait(timeout=60), 0)
+    expect("exit code", site.daemon.ended(), 0)
     manager.close()
 
 
@@ -157,7 +157,7 @@ def a_restart_refuses_no_connection(lab):
     expect("it is kept that control, session and both ports listen", len(stored) >= 3, True)
     site.daemon.popen.terminate()
     site.daemon.ended_by_us = True
-    expect("exit code", site.daemon.popen.wait(timeout=60), 0)
+    expect("exit code", site.daemon.ended(), 0)
 
     # Nobody is there, and nobody is refused.
     client = socket.socket(socket.AF_UNIX)

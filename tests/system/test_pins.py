@@ -14,7 +14,7 @@ import re
 import sqlite3
 import sys
 
-from harness import TOMBOLO, Rollout, Trainer, expect, follow, main, scenario, up, wait_for
+from harness import PATIENCE_MS, TOMBOLO, Rollout, Trainer, expect, follow, main, scenario, up, wait_for
 from lagging import causes, says
 
 
@@ -124,7 +124,7 @@ def a_pin_holds_until_it_is_removed(lab):
     reader.worker.refused("again", "wait", **asked)
     expect("held", west.holds(one), True)
     expect("by", west.version(one)["pinned_by"], operator())
-    reader.worker.send("wait", model="policy", kind="latest", after=one, timeout_ms=60000)
+    reader.worker.send("wait", model="policy", kind="latest", after=one, timeout_ms=PATIENCE_MS)
     expect("unpin", west.cli("unpin", "policy").stdout, "unpinned: policy 1:1\n")
     expect("offered", reader.worker.receive()["uid"], three)
     reader.stage(three)
@@ -179,7 +179,7 @@ def a_group_is_rolled_back(lab):
     group = [Rollout(lab, west, f"w{i}", paths[0], group="engine", index=i, count=2) for i in range(2)]
     follow(group, bad, paths[1])
     for reader in group:
-        reader.worker.send("wait", model="policy", kind="latest", after=bad, timeout_ms=60000)
+        reader.worker.send("wait", model="policy", kind="latest", after=bad, timeout_ms=PATIENCE_MS)
     expect("rollback", west.cli("rollback", "policy", "1:1").stdout, "pinned: policy 1:1\n")
     for reader in group:
         expect("offered", reader.worker.receive()["uid"], good)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import BUILD, SOURCE, Failed, Process, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE_MS, SOURCE, Failed, Process, expect, main, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "python"))
 os.environ.setdefault("TOMBOLO_LIBRARY", str(BUILD / "intra/client/libtombolo.so"))
@@ -81,16 +81,16 @@ def python_publishes_and_follows(lab):
             info = trainer.publish("policy", run, number, registration=sealed, blobs={"config.json": b'{"step":%d}' % number},
                                    codec="zstd" if number == 2 else None)
             expect("bytes", info.bytes, BYTES + 10)
-            version = rollout.wait("policy", after=before, timeout_ms=30000)
+            version = rollout.wait("policy", after=before, timeout_ms=PATIENCE_MS)
             expect("number", (version.number, version.uid), (number, info.uid))
-            subscription.stage(version.uid, timeout_ms=30000)
+            subscription.stage(version.uid, timeout_ms=PATIENCE_MS)
             subscription.activate(version.uid)
             expect("weights", bytes(target) == bytes(weights), True)
             items = {item.name: bytes(item.bytes) for item in subscription.items(version.uid)}
             expect("blob", items["config.json"], b'{"step":%d}' % number)
             subscription.release(version.uid)
             before = version.uid
-        trainer.wait_site(before, state=tombolo.ACTIVATED, timeout_ms=30000)
+        trainer.wait_site(before, state=tombolo.ACTIVATED, timeout_ms=PATIENCE_MS)
         expect_error("backwards", tombolo.Error, "bad_state", lambda: trainer.publish("policy", run, 0, registration=sealed))
         expect("status", '"schema":1' in rollout.status(), True)
 
@@ -126,8 +126,8 @@ def python_after_the_end_and_in_other_memory(lab):
     expect_error("a kind of proof that there is not", tombolo.Error, "bad_argument", lambda: session.subscribe("policy", prove=3))
     expect_error("to stage on the GPU of nothing", tombolo.Error, "bad_argument", lambda: session.subscribe("policy", stage_on_gpu=True))
     subscription = session.subscribe("policy", prove=tombolo.PROVE_ALWAYS)
-    version = session.wait("policy", timeout_ms=30000)
-    subscription.stage(version.uid, timeout_ms=30000)
+    version = session.wait("policy", timeout_ms=PATIENCE_MS)
+    subscription.stage(version.uid, timeout_ms=PATIENCE_MS)
     items = {item.name: bytes(item.bytes) for item in subscription.items(version.uid)}
     expect("moved", items["w"], bytes(elsewhere))
     expect("all of the array", (items["numbers"], items["empty"]), (numbers.tobytes(), b""))
@@ -262,9 +262,9 @@ def read_by_groups(tombolo, model, site, session):
                                             registration=reader.register_slices(model.slices(rank, ranks, memory)))
             group.append((rank, reader, subscription, memory, own))
         for _, reader, subscription, _, _ in group:
-            subscription.stage(reader.wait("policy", timeout_ms=30000).uid, timeout_ms=30000)
+            subscription.stage(reader.wait("policy", timeout_ms=PATIENCE_MS).uid, timeout_ms=PATIENCE_MS)
         for rank, reader, subscription, memory, own in group:
-            version = reader.wait("policy", timeout_ms=30000)
+            version = reader.wait("policy", timeout_ms=PATIENCE_MS)
             info = activated(tombolo, subscription, version.uid)
             expect(f"rank {rank} of {ranks}", bytes(memory) == model.packed(rank, ranks), True)
             read = next(s["read_bytes"] for s in json.loads(reader.status())["staged"] if s["uid"] == str(version.uid))
@@ -291,8 +291,8 @@ def four_ranks_publish_and_any_number_reads(lab):
         odd = [("experts", "BF16", model.AXES["experts"][0], [e, 3, 5], [1, 100, 200], bytearray(2 * 100 * 200)) for e in (6, 1)]
         odd += [("down", "BF16", model.AXES["down"][0], [7, 999], [11, 600], bytearray(2 * 11 * 600))]
         subscription = reader.subscribe("policy", registration=reader.register_slices(odd))
-        version = reader.wait("policy", timeout_ms=30000)
-        subscription.stage(version.uid, timeout_ms=30000)
+        version = reader.wait("policy", timeout_ms=PATIENCE_MS)
+        subscription.stage(version.uid, timeout_ms=PATIENCE_MS)
         activated(tombolo, subscription, version.uid)
         for name, _, shape, first, count, memory in odd:
             expect(name, bytes(memory) == cut_out(model.bytes[name], shape, first, count), True)
@@ -346,17 +346,17 @@ def withdrawn_and_back(lab):
         for number in (1, 2):
             weights[:] = bytes([number]) * BYTES
             trainer.publish("policy", run, number, registration=sealed)
-            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=30000).uid)
-            subscription.stage(uids[-1], timeout_ms=30000)
+            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=PATIENCE_MS).uid)
+            subscription.stage(uids[-1], timeout_ms=PATIENCE_MS)
             activated(tombolo, subscription, uids[-1])
         words = "group", "1:2", "was not withdrawn"
-        for what, call in (("stage", lambda: subscription.stage(uids[0], timeout_ms=30000)), ("activate", lambda: subscription.activate(uids[0]))):
+        for what, call in (("stage", lambda: subscription.stage(uids[0], timeout_ms=PATIENCE_MS)), ("activate", lambda: subscription.activate(uids[0]))):
             text = expect_error(f"{what} backwards", tombolo.Error, "bad_state", call)
             expect(f"the reason ({text})", all(word in text for word in words), True)
         site.cli("withdraw", "policy", "1:2")
-        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=30000).uid, uids[0])
+        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=PATIENCE_MS).uid, uids[0])
         expect("withdrawn", "tb_wait" in expect_error("activate", tombolo.Error, "version_withdrawn", lambda: subscription.activate(uids[1])), True)
-        subscription.stage(uids[0], timeout_ms=30000)
+        subscription.stage(uids[0], timeout_ms=PATIENCE_MS)
         activated(tombolo, subscription, uids[0])
         expect("the bytes of 1", bytes(target) == bytes([1]) * BYTES, True)
 
@@ -379,18 +379,18 @@ def rolled_back_and_forward(lab):
         for number in (1, 2):
             weights[:] = bytes([number]) * BYTES
             trainer.publish("policy", run, number, registration=sealed)
-            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=30000).uid)
-            subscription.stage(uids[-1], timeout_ms=30000)
+            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=PATIENCE_MS).uid)
+            subscription.stage(uids[-1], timeout_ms=PATIENCE_MS)
             activated(tombolo, subscription, uids[-1])
         site.cli("rollback", "policy", "1:1")
-        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=30000).uid, uids[0])
-        subscription.stage(uids[0], timeout_ms=30000)
+        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=PATIENCE_MS).uid, uids[0])
+        subscription.stage(uids[0], timeout_ms=PATIENCE_MS)
         activated(tombolo, subscription, uids[0])
         expect("the bytes of 1", bytes(target) == bytes([1]) * BYTES, True)
-        expect_error("the newer one", tombolo.Error, "conflict", lambda: subscription.stage(uids[1], timeout_ms=30000))
+        expect_error("the newer one", tombolo.Error, "conflict", lambda: subscription.stage(uids[1], timeout_ms=PATIENCE_MS))
         site.cli("unpin", "policy")
-        expect("what is next", rollout.wait("policy", after=uids[0], timeout_ms=30000).uid, uids[1])
-        subscription.stage(uids[1], timeout_ms=30000)
+        expect("what is next", rollout.wait("policy", after=uids[0], timeout_ms=PATIENCE_MS).uid, uids[1])
+        subscription.stage(uids[1], timeout_ms=PATIENCE_MS)
         activated(tombolo, subscription, uids[1])
         expect("the bytes of 2", bytes(target) == bytes([2]) * BYTES, True)
 
@@ -410,7 +410,7 @@ def a_view_ends_with_its_version(lab):
     subscription = session.subscribe("policy")
 
     def item(uid, name="config.json"):
-        subscription.stage(uid, timeout_ms=30000)
+        subscription.stage(uid, timeout_ms=PATIENCE_MS)
         return next(i for i in subscription.items(uid) if i.name == name)
     one = item(uids[0])
     view = one.bytes
@@ -488,7 +488,7 @@ def an_interrupt_ends_a_wait(lab):
 @scenario
 def ranks_with_one_blob_name(lab):
     """P1 P10: Two ranks of a library give blobs of one name. Equal bytes are one file; other
-    bytes are refused at the seal, by both ranks' names."""
+    bytes, and a folder of that name, are refused at the seal, by both ranks' names."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")
@@ -501,14 +501,16 @@ def ranks_with_one_blob_name(lab):
             return (zero, one)[rank].publish("policy", runs[rank], number, blobs=blobs, shard=(rank, 2))
         publish(0, 1, {"config.json": b"{}", "rng/0": b"zero"})
         uid = publish(1, 1, {"rng/1": b"one", "config.json": b"{}"}).uid
-        expect("equal blobs", zero.wait("policy", timeout_ms=30000).uid, uid)
+        expect("equal blobs", zero.wait("policy", timeout_ms=PATIENCE_MS).uid, uid)
         publish(0, 2, {"config.json": b"{}"})
         text = expect_error("other bytes", tombolo.Error, "conflict", lambda: publish(1, 2, {"config.json": b"[]"}))
         for word in ('"config.json"', "rank-0", "rank-1", "shards 0 and 1"):
             expect(f"the sentence names {word}", word in text, True)
-        expect("the log does, too", len(site.daemon.logged("seal.refused", "config.json", "rank-0", "status=conflict")), 1)
+        expect("the log does, too", len(site.daemon.logged("seal.refused", "config.json", "rank-0", "different bytes", "status=conflict")), 1)
+        text = expect_error("a folder of that name", tombolo.Error, "conflict", lambda: publish(1, 2, {"config.json/main": b"{}"}))
+        expect(f"the sentence names it ({text})", '"config.json" that is a folder of the other' in text, True)
         publish(1, 2, {"config.json": b"{}"})  # as it was to be
-        expect("the version", zero.wait("policy", after=uid, timeout_ms=30000).number, 2)
+        expect("the version", zero.wait("policy", after=uid, timeout_ms=PATIENCE_MS).number, 2)
 
 
 @scenario
@@ -537,7 +539,7 @@ def a_blob_of_a_rank_that_left_is_compared_after_a_restart(lab):
         publish(one, 1, {"config.json": b"{}" * 100})
         with tombolo.Session(gateway, name="rank-0", host="a") as zero:
             publish(zero, 0, {"first": b"1", "config.json": b"{}" * 100})
-            expect("the version", one.wait("policy", timeout_ms=30000).number, 1)
+            expect("the version", one.wait("policy", timeout_ms=PATIENCE_MS).number, 1)
 
 
 @scenario

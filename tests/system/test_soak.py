@@ -18,7 +18,7 @@ import sqlite3
 import sys
 import time
 
-from harness import BUILD, SOURCE, Failed, Rollout, expect, main, safetensors, scenario, wait_for
+from harness import BUILD, PATIENCE_MS, SOURCE, Failed, Rollout, expect, main, safetensors, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "python"))
 os.environ.setdefault("TOMBOLO_LIBRARY", str(BUILD / "intra/client/libtombolo.so"))
@@ -194,10 +194,10 @@ class Soak:
         with self.tombolo.Session(f"unix:{self.west.session_socket}", name=f"rollout-{self.came}", host="b") as rollout:
             subscription = rollout.subscribe(model, group=f"g{self.came}",
                                              registration=rollout.register({"w": ("U8", (len(buffer),), buffer)}))
-            version = rollout.wait(model, timeout_ms=30000)
+            version = rollout.wait(model, timeout_ms=PATIENCE_MS)
             while str(version.uid) != self.uids[model]:
-                version = rollout.wait(model, after=version.uid, timeout_ms=30000)
-            subscription.stage(version.uid, timeout_ms=30000)
+                version = rollout.wait(model, after=version.uid, timeout_ms=PATIENCE_MS)
+            subscription.stage(version.uid, timeout_ms=PATIENCE_MS)
             subscription.activate(version.uid)
             expect("P1: the bytes activated are those published", buffer == self.weights, True)
 

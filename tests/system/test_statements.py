@@ -98,7 +98,8 @@ def a_version_of_an_unsigned_peer_waits(lab):
     up(east, west)
     path = made(lab, "1M", 1)[0]
     uid = Trainer(lab, east, path).publish(1)
-    says(west, "unsigned", "east announced 1:1", versions=1)
+    wait_for("east knows its size", lambda: east.version(uid)["bytes"] > 0)
+    says(west, "unsigned", "east announced 1:1", versions=1, bytes=east.version(uid)["bytes"])
     expect("west has none of it", west.version(uid), None)
     wait_for("it is logged", lambda: west.daemon.logged("version.unsigned", "peer=east", "run=1 number=1"))
     west.peer_keys["east"] = {"unsigned": "true"}

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 
-from harness import BUILD, SOURCE, Failed, Skipped, Trainer, expect, main, scenario, up, wait_for
+from harness import BUILD, PATIENCE_S, SOURCE, Failed, Skipped, Trainer, expect, main, scenario, up, wait_for
 
 WEB = BUILD / "gateway/web/tombolo-web"
 
@@ -29,14 +29,14 @@ def web_of(site):
         port = int(re.search(r"port (\d+),", process.stdout.readline()).group(1))
 
         def get(path, method="GET"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
             with contextlib.closing(connection):
                 connection.request(method, path)
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode(), dict(answer.getheaders())
         yield get, port
         process.terminate()
-        expect("exit code", process.wait(timeout=60), 0)
+        expect("exit code", process.wait(timeout=PATIENCE_S), 0)
     finally:
         process.kill()
         process.wait()

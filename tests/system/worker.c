@@ -43,6 +43,15 @@ static uint64_t number_of(const json_t *o, const char *key, uint64_t otherwise)
     return json_is_integer(v) ? (uint64_t)json_integer_value(v) : otherwise;
 }
 
+/* How long a call may take: what the order says, else as long as its test is patient
+ * (TB_PATIENCE_S). Less by a tenth, so that the call's own words come before the test gives up. */
+static uint32_t timeout_of(const json_t *o, const char *key)
+{
+    const char *patience = getenv("TB_PATIENCE_S");
+    const uint64_t seconds = patience != NULL ? strtoul(patience, NULL, 10) : 60;
+    return (uint32_t)number_of(o, key, seconds * 900);
+}
+
 static uint32_t handle_of(const json_t *o, const char *key)
 {
     const uint64_t h = number_of(o, key, 0);
@@ -94,7 +103,7 @@ static int do_open(const json_t *in, json_t *out)
         .threads = (uint32_t)number_of(in, "threads", 1),
         .pace_bytes_per_s = number_of(in, "pace", 0),
         .spot = (uint32_t)number_of(in, "spot", 0),
-        .open_timeout_ms = (uint32_t)number_of(in, "timeout_ms", 10000),
+        .open_timeout_ms = timeout_of(in, "timeout_ms"),
         .protect = (uint32_t)number_of(in, "protect", 0),
         .sign_cert = text_of(in, "sign_cert"),
         .sign_key = text_of(in, "sign_key"),
@@ -276,7 +285,7 @@ static int do_publish(const json_t *in, json_t *out)
         .blobs = blobs,
         .blob_count = blob != NULL,
         .codec = text_of(in, "codec"),
-        .timeout_ms = (uint32_t)number_of(in, "timeout_ms", 30000),
+        .timeout_ms = timeout_of(in, "timeout_ms"),
     };
     if (!published) return tb_publish_prepare(session, &options);
     struct tb_publish_info info = {.struct_bytes = sizeof info};
@@ -294,7 +303,7 @@ static int do_unpublish(const json_t *in, json_t *out)
 {
     (void)out;
     const struct tb_uid uid = uid_of(in, "uid");
-    return tb_unpublish(session, &uid, (uint32_t)number_of(in, "drain_ms", 2000));
+    return tb_unpublish(session, &uid, timeout_of(in, "drain_ms"));
 }
 
 static int do_subscribe(const json_t *in, json_t *out)
@@ -337,7 +346,7 @@ static int do_wait(const json_t *in, json_t *out)
         .run_order = number_of(in, "run_order", 0),
         .number = number_of(in, "number", 0),
         .after = text_of(in, "after") ? &after : NULL,
-        .timeout_ms = (uint32_t)number_of(in, "timeout_ms", 20000),
+        .timeout_ms = timeout_of(in, "timeout_ms"),
     };
     struct tb_version_info info = {.struct_bytes = sizeof info};
     const int s = tb_wait(session, &options, &info);
@@ -356,15 +365,14 @@ static int do_wait_site(const json_t *in, json_t *out)
     (void)out;
     const struct tb_uid uid = uid_of(in, "uid");
     return tb_wait_site(session, &uid, text_of(in, "site"), (uint32_t)number_of(in, "state", TB_SITE_HOLDS),
-                        (uint32_t)number_of(in, "timeout_ms", 20000));
+                        timeout_of(in, "timeout_ms"));
 }
 
 static int do_stage(const json_t *in, json_t *out)
 {
     (void)out;
     const struct tb_uid uid = uid_of(in, "uid");
-    return tb_stage(subscriptions[handle_of(in, "subscription")], &uid,
-                    (uint32_t)number_of(in, "timeout_ms", 20000));
+    return tb_stage(subscriptions[handle_of(in, "subscription")], &uid, timeout_of(in, "timeout_ms"));
 }
 
 /* Asks until the group may go, for at most timeout_ms. */
@@ -372,7 +380,7 @@ static int do_activate(const json_t *in, json_t *out)
 {
     const struct tb_uid uid = uid_of(in, "uid");
     struct tb_activate_info info = {.struct_bytes = sizeof info};
-    const uint64_t timeout_ms = number_of(in, "timeout_ms", 20000);
+    const uint64_t timeout_ms = timeout_of(in, "timeout_ms");
     int s = TB_AGAIN;
     for (uint64_t waited = 0; s == TB_AGAIN && waited <= timeout_ms; waited += 2) {
         s = tb_activate(subscriptions[handle_of(in, "subscription")], &uid, &info);
@@ -503,7 +511,7 @@ int main(void)
         json_t *in = json_loads(line, 0, NULL), *out = json_object();
         const int s = run_command(in, out);
         json_object_set_new(out, "status", json_string(tb_status_name(s)));
-        if (s < 0) json_object_set_new(out, "error", json_string(tb_last_error()));
+        if (s < 0 || s == TB_AGAIN) json_object_set_new(out, "error", json_string(tb_last_error()));
         char *text = json_dumps(out, JSON_COMPACT);
         puts(text);
         fflush(stdout);

@@ -203,7 +203,9 @@ static void lag_of_unsigned(struct tb_daemon *d, struct tb_site_lag *l)
     }
     const struct tb_site_which known = {l->lag.head_run_order, l->lag.head_number};
     l->facts.awaits_signature = !l->lag.known || tb_site_which_compare(&known, &which) < 0;
-    if (l->facts.awaits_signature && l->state.versions == 0) l->state.versions = 1;
+    if (!l->facts.awaits_signature || l->state.versions > 0) return;
+    l->state.versions = 1;
+    l->state.left_bytes = tb_links_announced_bytes(d->links, &key->uid);
 }
 
 /* It came from home ahead of its signature: it is here, and no reader hears of it. */

@@ -169,21 +169,21 @@ static void say_too_large(const struct tb_daemon *d, const struct tb_version_key
              (unsigned long long)most);
 }
 
-/* P10: a file of that name is in another shard, too, with other bytes. `rank`: which sealed it;
- * NULL: not known. */
-static enum tb_status file_conflict(struct seal *seal, const char *file, const struct tb_name *rank,
-                                    uint32_t shard)
+/* P10: subscribe cannot write that file of both shards. `rank`: which sealed the other one; NULL:
+ * not known. */
+static enum tb_status file_conflict(struct seal *seal, const char *file, const char *how,
+                                    const struct tb_name *rank, uint32_t shard)
 {
     snprintf(seal->why, sizeof seal->why,
-             "shards %u and %u have a file \"%.70s\" with different bytes (ranks \"%.30s\" and \"%.30s\"): "
+             "shards %u and %u have a file \"%.58s\" %s (ranks \"%.30s\" and \"%.30s\"): "
              "give one of them another name or folder",
-             shard, seal->m.shard, file, rank != NULL ? rank->text : "?", seal->files->rank.text);
+             shard, seal->m.shard, file, how, rank != NULL ? rank->text : "?", seal->files->rank.text);
     return TB_CONFLICT;
 }
 
-/* TB_CONFLICT: shard `s` has a file of the same name with other bytes. The digests that its rank
- * said before a restart of this gateway are gone. The rank may have left, so its blobs are read
- * here. */
+/* TB_CONFLICT: shard `s` has a file of the same name with other bytes, or a folder of that name.
+ * The digests that its rank said before a restart of this gateway are gone. The rank may have left,
+ * so its blobs are read here. */
 static enum tb_status check_files_of(struct seal *seal, const struct tb_file_index *mine, uint32_t s,
                                      const struct tb_place *place)
 {
@@ -197,13 +197,15 @@ static enum tb_status check_files_of(struct seal *seal, const struct tb_file_ind
     const struct tb_file_list other = {place->manifest, said           ? theirs->digests
                                                         : read != NULL ? read->digests
                                                                        : NULL};
-    const char *file = tb_file_differs(mine, &other);
+    const char *file = tb_file_differs(mine, &other), *clashes = tb_file_clashes(mine, &other);
     tb_free(read);
-    return file == NULL ? TB_OK : file_conflict(seal, file, theirs != NULL ? &theirs->rank : NULL, s);
+    const struct tb_name *rank = theirs != NULL ? &theirs->rank : NULL;
+    if (file != NULL) return file_conflict(seal, file, "with different bytes", rank, s);
+    return clashes == NULL ? TB_OK : file_conflict(seal, clashes, "that is a folder of the other", rank, s);
 }
 
-/* Ranks that publish files of one name and different bytes: subscribe can write one of them
- * alone. */
+/* Ranks that publish files of one name and different bytes, or a file and a folder of one name:
+ * subscribe can write one of them alone. */
 static enum tb_status check_files(struct seal *seal)
 {
     const struct tb_copy *copy = seal->copy;
@@ -211,6 +213,11 @@ static enum tb_status check_files(struct seal *seal)
     struct tb_file_index mine;
     const struct tb_file_list said = {&seal->manifest, seal->files->known ? seal->files->digests : NULL};
     tb_file_index_fill(&mine, &said);
+    const char *clashes = tb_file_clashes(&mine, &said); /* a safetensors file's with a blob's */
+    if (clashes != NULL) {
+        snprintf(seal->why, sizeof seal->why, "\"%.120s\" is a file and a folder of one shard", clashes);
+        return TB_BAD_ARGUMENT;
+    }
     for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
         const struct tb_place *place = s != seal->m.shard ? tb_arena_place(copy->region, s) : NULL;
         const enum tb_status status = place != NULL ? check_files_of(seal, &mine, s, place) : TB_OK;

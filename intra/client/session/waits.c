@@ -103,6 +103,12 @@ static int timed_out(struct tb_session *s, const char *what, uint32_t timeout_ms
                    ASK_ONCE_MS / 1e3);
 }
 
+/* A gateway that is asked once answers TB_AGAIN. */
+static bool is_over(int status, uint32_t timeout_ms)
+{
+    return status == TB_TIMEOUT || (status == TB_AGAIN && timeout_ms == 0);
+}
+
 static int ask(struct tb_session *s, const struct tb_msg_wait *m, struct tb_version_info *info_out)
 {
     struct tb_request *request = wait_request(s, m);
@@ -113,7 +119,7 @@ static int ask(struct tb_session *s, const struct tb_msg_wait *m, struct tb_vers
         TB_ANSWER_DECODE(request, tb_msg_version, &answer);
         fill_info(info_out, &answer);
     }
-    if (status == TB_TIMEOUT || (status == TB_AGAIN && m->timeout_ms == 0)) {
+    if (is_over(status, m->timeout_ms)) {
         char lacks[TB_NAME_BYTES_MAX + 40];
         snprintf(lacks, sizeof lacks, "no such version of %s came", m->model.text);
         status = timed_out(s, "tb_wait", m->timeout_ms, request->done, lacks);
@@ -161,7 +167,8 @@ static int wait_site(struct tb_session *s, const struct tb_msg_wait_site *m)
     const char *site = m->site.text[0] != '\0' ? m->site.text : "this site";
     char lacks[TB_NAME_BYTES_MAX + 40];
     snprintf(lacks, sizeof lacks, "%s did not get there", site);
-    if (status == TB_TIMEOUT) status = timed_out(s, "tb_wait_site", m->timeout_ms, request->done, lacks);
+    if (is_over(status, m->timeout_ms))
+        status = timed_out(s, "tb_wait_site", m->timeout_ms, request->done, lacks);
     tb_request_free(request);
     return status;
 }

@@ -111,10 +111,14 @@ static void blob_names_are_files_that_can_be_written(void **state)
     (void)snprintf(mark, sizeof mark, ".tombolo/file/%s/a.safetensors", hex);
     (void)snprintf(short_mark, sizeof short_mark, ".tombolo/file/%s/a.safetensors", hex + 1);
     (void)snprintf(nested, sizeof nested, ".tombolo/file/%s/.tombolo/header/a", hex);
-    const char *const good[] = {"config.json",         "a/STABLE", "STABLE.txt", "1/2/3/4/5/6/7/8/x",
-                                ".tombolo/header/a/b", mark,       "a/x.tombolo"};
+    const char *const good[] = {
+        "config.json",         "a/STABLE", "STABLE.txt", "1/2/3/4/5/6/7/8/x", "STABL/x",
+        ".tombolo/header/a/b", mark,       "a/x.tombolo"};
     const char *const bad[] = {"STABLE",
                                "WITHDRAWN",
+                               "STABLE/x",
+                               "WITHDRAWN/a/x",
+                               ".tombolo/header/STABLE/x",
                                "1/2/3/4/5/6/7/8/9/x",
                                ".tombolo",
                                ".tombolo-lock",

@@ -340,44 +340,6 @@ static void files_of_one_name_are_one_file_or_refused(void **state)
     }
 }
 
-/* P1: Blobs of a library's ranks have no mark. Their digests, where both are known, and their sizes
- * tell them apart. */
-static void blobs_of_one_name_differ_by_digest_or_size(void **state)
-{
-    (void)state;
-    static struct tb_file_index index;
-    const struct tb_digest one = {{1}}, two = {{2}};
-    const struct {
-        const char *mine, *other;
-        uint64_t my_bytes, other_bytes;
-        const struct tb_digest *mine_is, *other_is;
-        const char *differs;
-    } rows[] = {
-        {"a/config.json", "a/config.json", 2, 2, &one, &one, NULL},
-        {"a/config.json", "a/config.json", 2, 2, &one, &two, "a/config.json"},
-        {"a/config.json", "b/config.json", 2, 2, &one, &two, NULL},
-        {"config.json", "config.json", 2, 2, &one, NULL, NULL},
-        {"config.json", "config.json", 2, 2, NULL, &two, NULL},
-        {"config.json", "config.json", 2, 3, NULL, NULL, "config.json"},
-        {TB_FILE_HEADER_PREFIX "m", TB_FILE_HEADER_PREFIX "m", 2, 2, &one, &one, NULL},
-        {TB_FILE_HEADER_PREFIX "m", TB_FILE_HEADER_PREFIX "m", 2, 2, &one, &two, "m"},
-        {TB_FILE_HEADER_PREFIX "m", "m", 2, 2, &one, &one, "m"},
-    };
-    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct tb_blob left = {.name = rows[i].mine, .bytes = rows[i].my_bytes};
-        const struct tb_blob right = {.name = rows[i].other, .bytes = rows[i].other_bytes};
-        const struct tb_manifest mine = {.blob_count = 1, .blobs = &left};
-        const struct tb_manifest other = {.blob_count = 1, .blobs = &right};
-        const struct tb_file_list said = {&other, rows[i].other_is};
-        tb_file_index_fill(&index, &(struct tb_file_list){&mine, rows[i].mine_is});
-        const char *file = tb_file_differs(&index, &said);
-        if (rows[i].differs == NULL)
-            assert_null(file);
-        else
-            assert_string_equal(file, rows[i].differs);
-    }
-}
-
 static void files_that_cannot_travel_are_refused_with_their_path(void **state)
 {
     const struct world *w = *state;
@@ -584,7 +546,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_index_says_whose_tensor_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(components_have_their_paths, setup, teardown),
         cmocka_unit_test_setup_teardown(files_of_one_name_are_one_file_or_refused, setup, teardown),
-        cmocka_unit_test(blobs_of_one_name_differ_by_digest_or_size),
         cmocka_unit_test_setup_teardown(files_that_cannot_travel_are_refused_with_their_path, setup,
                                         teardown),
         cmocka_unit_test(no_name_of_a_version_leaves_its_folder),

@@ -3,6 +3,7 @@
  * Covers: gateway/config/start_checks.c gateway/config/gateway_tls.c */
 #include "gateway/config/start_checks.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -103,12 +104,32 @@ static void places_that_are_not_there_refuse(void **state)
 {
     struct world *w = *state;
     world_issue(w, "east", "gw", "tombolo://east/gw");
-    const struct findings f =
-        check(config_of(w, "gw", "no/store", "anchor: {dir: /no/such/folder}\ndns: {servers: nonsense}\n"));
+    const struct findings f = check(config_of(
+        w, "gw", "no/store",
+        "anchor: {dir: /no/such/folder}\ndns: {servers: nonsense}\naudit: {file: /no/such/acts}\n"));
     says(&f, "error store.path: store.path: ");
     says(&f, "error anchor.dir: anchor.dir: /no/such/folder: No such file");
     says(&f, "error dns.servers: dns.servers: \"nonsense\" is not a list of ADDRESS:PORT");
-    assert_int_equal(f.count, 4); /* and the certificate's end */
+    says(&f, "error audit.file: audit.file: /no/such/acts: No such file");
+    assert_int_equal(f.count, 5); /* and the certificate's end */
+}
+
+/* The audit record is three files. Nothing of them is made. */
+static void a_file_of_the_audit_record_that_others_may_read_refuses(void **state)
+{
+    struct world *w = *state;
+    char more[300], denials[300];
+    world_issue(w, "east", "gw", "tombolo://east/gw");
+    (void)snprintf(more, sizeof more, "audit: {file: %s/acts}\n", w->dir);
+    assert_int_equal(check(config_of(w, "gw", "store", more)).count, 1);
+    (void)snprintf(denials, sizeof denials, "%s/acts.denials", w->dir);
+    assert_int_equal(access(denials, F_OK), -1);
+    const int fd = open(denials, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    assert_true(fd >= 0 && fchmod(fd, 0644) == 0 && close(fd) == 0);
+    const struct findings f = check(config_of(w, "gw", "store", more));
+    says(&f, "error audit.file: audit.file: ");
+    says(&f, "acts.denials: others may use it (mode 0644): chmod 600");
+    assert_int_equal(f.count, 2);
 }
 
 /* As a rule the gateway that runs with this file. */
@@ -142,6 +163,7 @@ int main(void)
         WORLD_TEST(a_certificate_of_another_gateway_refuses),
         WORLD_TEST(a_key_that_others_may_read_refuses_by_its_own_name),
         WORLD_TEST(places_that_are_not_there_refuse),
+        WORLD_TEST(a_file_of_the_audit_record_that_others_may_read_refuses),
         WORLD_TEST(places_that_another_process_holds_are_warnings),
     };
     return cmocka_run_group_tests_name("daemon.config_start_checks", tests, NULL, NULL);

@@ -74,6 +74,13 @@ static void P1_a_chunk_in_many_pieces_arrives(void **state)
     scene_close(&s);
 }
 
+static struct tb_fabric_usage usage_of(struct tb_fabric *fabric)
+{
+    struct tb_fabric_usage usage;
+    tb_fabric_usage(fabric, &usage);
+    return usage;
+}
+
 /* P7: together readers lend a source no more than a bound, and a reader lends no more. The others
  * are read by the socket, and as much is there again when they have gone. */
 static void P7_what_is_lent_is_bounded(void **state)
@@ -100,6 +107,9 @@ static void P7_what_is_lent_is_bounded(void **state)
     }
     assert_true(by[TB_WHY_SAME_HOST_LENT] >= 4 && by[TB_WHY_SAME_HOST_SOCKET] >= 4);
     assert_int_equal(by[TB_WHY_SAME_HOST_LENT] + by[TB_WHY_SAME_HOST_SOCKET], HOPS);
+    const struct tb_fabric_usage lends = usage_of(s.reader), borrows = usage_of(s.owner.fabric);
+    assert_in_range(lends.lent_bytes, 1, lends.lent_max);
+    assert_in_range(borrows.borrowed_bytes, 1, borrows.lent_max);
     for (int i = 0; i < HOPS; i++) {
         tb_hop_close(hops[i]);
         hold_check(&holds[i], &s.cargo);
@@ -107,6 +117,9 @@ static void P7_what_is_lent_is_bounded(void **state)
         tale_fini(&tales[i]);
     }
     wait_until(owner_readers(&s.owner) == 0);
+    wait_until(usage_of(s.reader).lent_bytes == 0);
+    wait_until(usage_of(s.owner.fabric).borrowed_bytes == 0);
+    assert_in_range(usage_of(s.owner.fabric).borrowed_most, borrows.borrowed_bytes, borrows.lent_max);
     owner_hold_all(&s.owner);
     struct tb_hop *hop = chosen_hop(&s);
     tale_wait_whole(&s.tale);
