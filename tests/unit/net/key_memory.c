@@ -104,22 +104,34 @@ struct found {
     uint32_t kept, loose; /* in memory that is not dumped, and locked; elsewhere */
 };
 
+static bool is_there(const uint8_t *at, const uint8_t masked[NEEDLE_BYTES])
+{
+    uint32_t same = 0;
+    while (same < NEEDLE_BYTES && (at[same] ^ MASK) == masked[same])
+        same++;
+    return same == NEEDLE_BYTES;
+}
+
+static void note(struct found *found, const struct mapping *m, const char *what)
+{
+    const bool locked = strstr(m->flags, " lo") != NULL || tb_secret_memory_state() < TB_SECRET_LOCKED;
+    const bool kept = locked && strstr(m->flags, " dd") != NULL;
+    found->kept += kept;
+    found->loose += !kept;
+    if (!kept) print_message("%s: flags%s%s", what, m->flags, m->line);
+}
+
 static void look(struct found *found, const struct mapping *m, const struct needles *n, const uint8_t *bytes,
                  size_t count)
 {
-    for (size_t i = 0; i + NEEDLE_BYTES <= count; i++)
-        for (int k = 0; k < NEEDLES; k++) {
-            size_t same = 0;
-            while (same < NEEDLE_BYTES && (bytes[i + same] ^ MASK) == n->masked[k][same])
-                same++;
-            if (same < NEEDLE_BYTES) continue;
-            const bool kept =
-                strstr(m->flags, " dd") != NULL &&
-                (strstr(m->flags, " lo") != NULL || tb_secret_memory_state() < TB_SECRET_LOCKED);
-            found->kept += kept;
-            found->loose += !kept;
-            if (!kept) print_message("%s: flags%s%s", names[k], m->flags, m->line);
+    for (int k = 0; k < NEEDLES && count >= NEEDLE_BYTES; k++) {
+        const uint8_t *const end = bytes + count - NEEDLE_BYTES + 1;
+        for (const uint8_t *at = bytes; at < end; at++) {
+            at = memchr(at, n->masked[k][0] ^ MASK, (size_t)(end - at));
+            if (at == NULL) break;
+            if (is_there(at, n->masked[k])) note(found, m, names[k]);
         }
+    }
 }
 
 /* By the kernel: what cannot be read so is no memory of ours, or hidden from the kernel too. */
