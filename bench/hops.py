@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import re
 import statistics
 import time
@@ -15,6 +16,8 @@ MIB = 1 << 20
 # Hops in a round, and floors behind them: each takes a tenth of a second, and memory that other machines use is as fast as they let it. Not by turns: what
 # a floor leaves is 2 GiB that the machine may hand back to its host meanwhile, which the hop behind it would pay for.
 TURNS = 5
+WARM = 3
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")  # a gateway's name for its host
 # One after the other, round by round, in one boot. ib_read_bw's MB are MiB.
 VERBS_IN_THE_VM = """for round in $(seq {rounds}); do
   ib_read_bw -d rxe0 -F -s 65536 -n {reads} -p 18516 >/tmp/server 2>&1 &
@@ -85,6 +88,43 @@ def lent_hop(bench):
     for _ in range(bench.rounds):
         done = sites.tool([bench.own_hop, "--bytes", (256 if bench.quick else 1024) * MIB, "--rounds", TURNS])
         yield {"lent.hop": (done["lent"], done["readv"]), "lent.hop.socket": (done["lent"], done["socket"])}
+
+
+def published_gb_per_s(lab, sandbox, path):
+    """A function of nothing: GB/s of the next version. Rank and gateway are on one host, as the gateway's own name for it says."""
+    site = lab.site("inside" if sandbox else "outside", arena_mib=2 * sites.mib_of(path) + 512)
+    site.models["policy"] = {"home": site.name, "keep": 1}
+    site.extra = {"session": {"lease_ms": 10000}, "log": {"level": "debug"}}
+    site.root["sandbox"] = "true" if sandbox else "false"
+    site.start()
+    harness.wait_for("the catalog has recovered", lambda: not site.control("status")["recovering"])
+    worker, run = sites.rank(lab, site, path, f"rank-{site.name}", host=BOOT_ID.read_text(encoding="ascii").strip())
+    way = "same host, by lent memory" if sandbox else "same host, by process_vm_readv"
+    numbers = itertools.count(1)
+
+    def one():
+        number = next(numbers)
+        start = time.monotonic()
+        uid = worker.ok("publish", model="policy", run=run, number=number, in_place=1, timeout_ms=120000)["uid"]
+        seconds = sites.logged_at(site.daemon, "copy.whole", f"number={number} ") - start
+        harness.expect("the way", f'why="{way}"' in site.daemon.logged("landing.hop_open ")[-1], True)
+        worker.ok("unpublish", uid=uid)
+        return path.stat().st_size / seconds / 1e9
+    return one
+
+
+@measurement("lent.publish", memory=True)
+def lent_publish(bench):
+    """By turns, each from a gateway and a rank of its own."""
+    with harness.Lab() as lab:
+        path = bench.weights((256 if bench.quick else 512) * MIB)
+        inside, outside = (published_gb_per_s(lab, sandbox, path) for sandbox in (True, False))
+        for _ in range(WARM):  # the first versions make memory that later ones find
+            inside()
+            outside()
+        for _ in range(bench.rounds):
+            both = [(inside(), outside()) for _ in range(TURNS)]
+            yield {"lent.publish": tuple(statistics.median(side) for side in zip(*both))}
 
 
 @measurement("tcp.hop", memory=True)

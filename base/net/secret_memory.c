@@ -2,10 +2,12 @@
 #include "base/net/secret_memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -23,6 +25,43 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum tb_secret_memory state;
 static uint8_t *region;
 static bool used[TB_SECRET_ROWS];
+static _Thread_local bool wiping;
+
+/* ---- what OpenSSL frees ---- */
+
+static void *library_malloc(size_t bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    return bytes != 0 ? tb_library_malloc(bytes) : NULL;
+}
+
+static void library_free(void *memory, const char *file, int line)
+{
+    (void)file, (void)line;
+    if (wiping && memory != NULL) OPENSSL_cleanse(memory, malloc_usable_size(memory));
+    free(memory);
+}
+
+/* Memory that moves leaves none of its bytes behind. */
+static void *library_realloc(void *old, size_t bytes, const char *file, int line)
+{
+    if (bytes != 0 && (!wiping || old == NULL)) return tb_library_realloc(old, bytes);
+    void *more = library_malloc(bytes, file, line);
+    if (bytes != 0 && more == NULL) return NULL;
+    if (more != NULL) {
+        const size_t had = malloc_usable_size(old);
+        memcpy(more, old, had < bytes ? had : bytes);
+    }
+    library_free(old, file, line);
+    return more;
+}
+
+void tb_secret_wipe(bool on)
+{
+    wiping = on;
+}
+
+/* ---- rows ---- */
 
 /* Its size counts against RLIMIT_MEMLOCK when it is mapped. */
 static uint8_t *map_hidden(void)
@@ -45,6 +84,8 @@ static void map_plain(void)
 enum tb_secret_memory tb_secret_memory_open(void)
 {
     TB_ASSERT(region == NULL);
+    /* Refused where OpenSSL has allocated before: bytes of keys then stay in what it freed. */
+    (void)CRYPTO_set_mem_functions(library_malloc, library_realloc, library_free);
     (void)CRYPTO_secure_malloc_init(OPENSSL_BYTES, OPENSSL_LEAST); /* else its keys are plain memory */
     region = map_hidden();
     state = region != NULL ? TB_SECRET_HIDDEN : TB_SECRET_PLAIN;

@@ -6,6 +6,7 @@
 #ifndef TB_BASE_NET_SECRET_MEMORY_H
 #define TB_BASE_NET_SECRET_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define TB_SECRET_ROW_BYTES 1024u /* the largest request that it takes */
@@ -22,6 +23,10 @@ enum tb_secret_memory {
  * its own. */
 enum tb_secret_memory tb_secret_memory_open(void);
 enum tb_secret_memory tb_secret_memory_state(void);
+/* From now on, or no more: what OpenSSL frees on this thread is overwritten first, where secret
+ * memory was opened. For reading a key: its text and its DER pass through memory that OpenSSL frees
+ * as it is. */
+void tb_secret_wipe(bool on);
 /* Zeroed. NULL: no memory. */
 void *tb_secret_new(size_t bytes);
 /* Overwrites it first; NULL is fine. */

@@ -439,7 +439,9 @@ static enum tb_status key_load(struct tb_tls *tls, const struct tb_tls_files *fi
 {
     struct pem pem;
     enum tb_status status = pem_read(&pem, files->key, true, error_out);
+    tb_secret_wipe(true);
     if (status == TB_OK) status = key_use(tls, files, &pem, error_out);
+    tb_secret_wipe(false);
     pem_fini(&pem);
     return status;
 }

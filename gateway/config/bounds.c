@@ -100,7 +100,7 @@ static const struct tb_bound fixed[] = {
     {"announced", 4096},
     {"landings", 4096},
     {"asks", 256},
-    {"link_connections", 256},
+    {"link_connections", 304},
 };
 #define FIXED (sizeof fixed / sizeof fixed[0])
 

@@ -59,15 +59,17 @@ const struct config_key config_keys[] = {
             "pauses."},
     {ROOT(session_max), .path = "session.max", .type = CONFIG_NUMBER, .fallback = "1024", .min = 16,
      .max = 100000, .unit = "sessions",
-     .why = "Workers of this site at once; the next one is refused. Each takes two descriptors: the limit of "
-            "open files is raised to what it needs, or the start says that it may not."},
+     .why = "Workers of this site at once; the next one is refused. Those that only read have three quarters "
+            "of them, and one identity a quarter. Each takes two descriptors: the limit of open files is "
+            "raised to what it needs, or the start says that it may not."},
     {LIST_OF_ROOT(session_networks), .path = "session.networks", .type = CONFIG_NETWORKS,
      .why = "Networks of this site's workers, such as [10.0.0.0/8, \"2001:db8::/32\"]. Their handshakes are "
-            "not counted by address, so any number of workers behind one address return at once."},
+            "not counted by address: an eighth of session.max may be unfinished at once, so thousands of "
+            "workers behind one address return in time."},
     {ROOT(handshakes_open), .path = "limits.handshakes_open", .type = CONFIG_NUMBER, .fallback = "32",
      .min = 1, .max = 4096, .unit = "handshakes",
      .why = "Connections that one address may have open at session.listen, and at link.listen, before they "
-            "showed who they are. Addresses of peers and of session.networks have no such limit."},
+            "showed who they are. Addresses of peers and session.networks have pools of their own."},
     {ROOT(handshakes_failed), .path = "limits.handshakes_failed", .type = CONFIG_NUMBER, .fallback = "10",
      .min = 1, .max = 100000, .unit = "a second",
      .why = "Handshakes of one address that may fail in a second, and a quarter of those of all addresses. "

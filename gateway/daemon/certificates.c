@@ -4,8 +4,9 @@
  * Files are taken together or not at all. One that is half written, does not fit the others or
  * names another gateway is refused with a line, and the gateway goes on with the files that it had.
  * Files are looked at each second, and read once two looks in a row saw the same, so that a writer
- * of several files has time for all of them. Refused files are read again each minute: a
- * certificate may become valid as it lies there. */
+ * of several files has time for all of them. They are read after 20 s also where each look sees
+ * others: what writes one of them again and again does not keep a revocation away (P8). Refused
+ * files are read again each minute: a certificate may become valid as it lies there. */
 #include "gateway/daemon/daemon.h"
 
 #include <stdio.h>
@@ -20,8 +21,9 @@
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/sessions/sessions.h"
 
-#define AGAIN_NS TB_SECONDS(60)
-#define DAY_S    86400
+#define AGAIN_NS  TB_SECONDS(60)
+#define SETTLE_NS TB_SECONDS(20)
+#define DAY_S     86400
 
 /* ---- have they changed? ---- */
 
@@ -203,15 +205,26 @@ static void expiring_look(struct tb_daemon *d)
                  tb_tls_cas_expire_wall_s(d->tls));
 }
 
+/* Two looks saw the same, or the time for that is over. */
+static bool are_settled(struct tb_daemon *d, const struct tb_digest *marks)
+{
+    const struct tb_digest before = d->tls_seen;
+    const tb_time_ns now = tb_clock_now();
+    d->tls_seen = *marks;
+    if (!tb_digest_equal(marks, &before) && d->tls_moves_since == 0) d->tls_moves_since = now;
+    if (!tb_digest_equal(marks, &before) && tb_time_since(d->tls_moves_since, now) < SETTLE_NS) return false;
+    d->tls_moves_since = 0;
+    return true;
+}
+
 void tb_certificates_tick(struct tb_daemon *d)
 {
     if (d->tls == NULL || d->draining) return;
     expiring_look(d);
-    const struct tb_digest now = mark_all(d), before = d->tls_seen;
-    d->tls_seen = now;
-    if (!tb_digest_equal(&now, &before)) return;
-    if (!tb_digest_equal(&now, &d->tls_mark)) {
-        d->tls_mark = now;
+    const struct tb_digest marks = mark_all(d);
+    if (!are_settled(d, &marks)) return;
+    if (!tb_digest_equal(&marks, &d->tls_mark)) {
+        d->tls_mark = marks;
         d->tls_again_at = 0;
         reload(d, "files_changed");
     } else if (d->tls_again_at != 0 && tb_clock_now() >= d->tls_again_at) {

@@ -69,9 +69,10 @@ struct tb_daemon {
     struct tb_tls *tls;
     /* the files as they were when they were read, and when they were looked at */
     struct tb_digest tls_mark, tls_seen;
-    tb_time_ns tls_again_at; /* they were refused, and are read again then; 0: they are what is loaded */
-    char tls_refused[512];   /* why */
-    uint64_t tls_warned_day; /* since 1970, plus one: the log was told how long certificates last */
+    tb_time_ns tls_moves_since; /* each look since then saw others than the one before; 0: the last did not */
+    tb_time_ns tls_again_at;    /* they were refused, and are read again then; 0: they are what is loaded */
+    char tls_refused[512];      /* why */
+    uint64_t tls_warned_day;    /* since 1970, plus one: the log was told how long certificates last */
     struct tb_resolver *resolver;
     struct tb_store *store;
     struct tb_arena *arena;

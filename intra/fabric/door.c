@@ -1,12 +1,14 @@
 /* door.c - the owner's end of hops: where it listens, who may come in, and whose
  * export is taken back.
  *
- * A peer that greets late is dropped. door_requests.c judges its requests, door_answers.c answers
- * them, and door_ends.c lets it go. */
+ * A peer that greets late is dropped. Where connections without a token have all places, the oldest
+ * of the party with most of them gives way to another party. door_requests.c judges a peer's
+ * requests, door_answers.c answers them, and door_ends.c lets it go. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/allocate.h"
@@ -14,6 +16,7 @@
 #include "base/log.h"
 #include "base/net/chan_facts.h"
 #include "base/net/listen.h"
+#include "base/networks.h"
 #include "intra/fabric/door.h"
 #include "intra/fabric/door_inside.h"
 #include "intra/fabric/fabric_queue.h"
@@ -29,6 +32,77 @@ static const struct tb_chan_ops peer_ops = {.on_open = on_open,
                                             .on_readable = tb_door_on_readable,
                                             .on_writable = tb_door_on_writable,
                                             .on_closed = tb_door_on_closed};
+
+/* ---- strangers at a full door ---- */
+
+struct party {
+    uint64_t key;
+    bool tcp;
+};
+
+static struct party party_of(int fd, const struct tb_address *from, bool tcp)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    if (tcp) return (struct party){tb_network_key(&from->any), true};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return (struct party){0, false};
+    return (struct party){(uint64_t)cred.uid + 1, false};
+}
+
+static bool is_of(const struct tb_door_peer *p, struct party party)
+{
+    return p->tcp == party.tcp && p->party == party.key;
+}
+
+struct crowd {
+    struct tb_door_peer *oldest;
+    uint32_t count;
+};
+
+/* The crowd of that stranger, behind the others if it is the first of its party. */
+static struct crowd *crowd_of(struct crowd *crowds, uint32_t *count, struct tb_door_peer *p)
+{
+    uint32_t at = 0;
+    while (at < *count && !is_of(crowds[at].oldest, (struct party){p->party, p->tcp}))
+        at++;
+    if (at == *count) crowds[(*count)++] = (struct crowd){p, 0};
+    return &crowds[at];
+}
+
+/* The oldest stranger of the party that has most of them, if the newcomer's has fewer all the same
+ * when it has come in. NULL: nobody gives way. */
+static struct tb_door_peer *who_gives_way(const struct tb_door *door, struct party newcomer)
+{
+    struct crowd crowds[TB_DOOR_STRANGERS_MAX], most = {NULL, 0};
+    struct tb_door_peer *p;
+    uint32_t count = 0, own = 0;
+    LIST_FOREACH(p, &door->peers, link) /* the newest first */
+    {
+        if (p->gone || p->state != TB_DOOR_GREETING) continue;
+        struct crowd *c = crowd_of(crowds, &count, p);
+        c->oldest = p;
+        c->count++;
+        own += is_of(p, newcomer);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (crowds[i].count > most.count) most = crowds[i];
+    return most.count > own + 1 ? most.oldest : NULL;
+}
+
+/* P7: a party that fills the door with connections that show no token keeps out itself alone. */
+static bool make_way(struct tb_door *door, struct party newcomer)
+{
+    if (door->stranger_count < TB_DOOR_STRANGERS_MAX) return true;
+    struct tb_door_peer *p = who_gives_way(door, newcomer);
+    if (p == NULL) return false;
+    atomic_fetch_add_explicit(&door->fabric->readers_refused, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&door->fabric->readers_spent, 1, memory_order_release);
+    tb_door_log_refused(p, TB_SITE_NOMEM, "shows no token, and others come");
+    p->state = TB_DOOR_ENDING;
+    door->stranger_count--;
+    tb_door_cut_off(p, TB_SITE_NOMEM);
+    return true;
+}
 
 /* ---- coming in ---- */
 
@@ -62,16 +136,16 @@ static void turn_away(struct tb_door *door, bool tcp)
     door->full_told = true;
 }
 
-static void come_in(struct tb_door *door, int fd, bool tcp)
+static void come_in(struct tb_door *door, int fd, struct party party)
 {
+    const bool tcp = party.tcp;
     struct tb_door_peer *p = NULL;
-    if (door->closed || door->peer_count >= TB_DOOR_PEERS_MAX ||
-        door->stranger_count >= TB_DOOR_STRANGERS_MAX)
-        goto undo_fd;
+    if (door->closed || door->peer_count >= TB_DOOR_PEERS_MAX || !make_way(door, party)) goto undo_fd;
     p = tb_calloc(1, sizeof *p);
     if (p == NULL) goto undo_fd;
     p->door = door;
     p->tcp = tcp;
+    p->party = party.key;
     p->memfd_due = -1;
     p->pace.ready = tb_door_on_paced;
     p->deadline = tb_clock_now() + GREET_WITHIN;
@@ -104,14 +178,12 @@ undo_fd:
 
 static void on_tcp(void *user, int fd, const struct tb_address *from)
 {
-    (void)from;
-    come_in(user, fd, true);
+    come_in(user, fd, party_of(fd, from, true));
 }
 
 static void on_local(void *user, int fd, const struct tb_address *from)
 {
-    (void)from;
-    come_in(user, fd, false);
+    come_in(user, fd, party_of(fd, from, false));
 }
 
 static enum tb_status listen_at(struct tb_door *door, const char *text, tb_accept_fn fn,

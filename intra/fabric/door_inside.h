@@ -39,6 +39,7 @@ struct tb_door_peer {
     tb_time_ns deadline; /* TB_DOOR_GREETING, TB_DOOR_ENDING */
     struct tb_export *export;
     uint64_t owner; /* whose share of the door's readers it uses; 0: nobody's */
+    uint64_t party; /* before that: the user of its host, or by tcp its address */
 
     uint8_t in[TB_HOP_REQUEST_BYTES];
     uint32_t in_used;

@@ -7,6 +7,7 @@ Covers: gateway/cli/bundle.c gateway/disk/folder_walk.c gateway/disk/given_files
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ def refused(site, named, *command):
 
 @scenario
 def publish_follows_no_link_out_of_its_folder(lab):
-    """P8: a file of mode 0600 and another tree are not published by a link, whichever way it leads there."""
+    """P8: a file of mode 0600 and another tree are not published by a link, whichever way it leads there. Nor is what lies nine folders deep."""
     east = home(lab)
     folder, other = lab.dir / "given", lab.dir / "other"
     folder.mkdir()
@@ -52,8 +53,14 @@ def publish_follows_no_link_out_of_its_folder(lab):
         refused(east, name, "adopt", "policy", folder)
         (folder / name).unlink()
         tried += 1
+    deepest = folder.joinpath(*(f"d{i}" for i in range(9)))
+    deepest.mkdir(parents=True)
+    (deepest / "m.safetensors").write_bytes((folder / "m.safetensors").read_bytes())
+    refused(east, "more than 8 deep", "adopt", "policy", folder)
+    refused(east, "deep", "publish", "policy", "--version", "1", folder)
+    shutil.rmtree(folder / "d0")
     expect("versions", east.versions(), [])
-    tally("links out of a folder", tried)
+    tally("links out of a folder, and a folder that is too deep", tried + 1)
     (folder / "inside").symlink_to("m.safetensors")
     (folder / "inside").unlink()
     east.cli("publish", "policy", "--version", "1", folder)

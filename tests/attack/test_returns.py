@@ -23,7 +23,28 @@ RENEW = 4
 WORKERS = int(os.environ.get("TB_RETURNS", "2000"))
 IDENTITIES = 20
 LEASE_MS = 10000
+TICKS = os.sysconf("SC_CLK_TCK")
 AT_ONCE = 64  # one process plays all hosts: were more under way, its own loop would be what is measured
+
+
+class Clock:
+    """Seconds, and those of them that this machine left to us: what other programs take of its cores is no time of ours."""
+
+    def __init__(self):
+        self.began, self.own, self.busy = time.monotonic(), time.process_time(), self.all_busy()
+
+    @staticmethod
+    def all_busy():
+        row = [int(n) for n in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return (sum(row) - row[3] - row[4]) / TICKS
+
+    def read(self, site):
+        """`site` started meanwhile."""
+        fields = pathlib.Path(f"/proc/{site.daemon.popen.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        ours = time.process_time() - self.own + (int(fields[11]) + int(fields[12])) / TICKS
+        seconds = time.monotonic() - self.began
+        others = max(0.0, self.all_busy() - self.busy - ours) / os.cpu_count()
+        return seconds, max(seconds - others, ours / os.cpu_count())
 
 
 class Fleet:
@@ -66,9 +87,7 @@ class Fleet:
 
     async def all(self):
         self.tries, self.under_way = 0, asyncio.Semaphore(AT_ONCE)
-        began = time.monotonic()
         await asyncio.wait_for(asyncio.gather(*(self.enter(i) for i in range(WORKERS))), 10 * PATIENCE_S)
-        return time.monotonic() - began
 
 
 def returned(lab, **limits):
@@ -76,23 +95,26 @@ def returned(lab, **limits):
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * WORKERS + 512), hard))
     forger, east = east_of(lab)
     east.extra.pop("limits", None)
-    east.extra["session"].update(max=WORKERS + 100, lease_ms=LEASE_MS, **limits)
+    east.extra["session"].update(max=WORKERS * 3 // 2, lease_ms=LEASE_MS, **limits)  # who only reads has three quarters of them
     east.models["policy"].update(read=["tombolo://east/worker/w*"])
     east.start()
     fleet = Fleet(forger, (lab.address, east.worker_port))
 
     async def life():
         renewal = asyncio.create_task(fleet.renew())
-        first = await fleet.all()
-        print(f"{WORKERS} workers of one address came in within {first:.1f} s, by {fleet.tries} dials")
+        await fleet.all()
         east.kill()
         for writer in fleet.writers:
             writer.transport.abort()
         fleet.writers = [None] * WORKERS
+        clock = Clock()
         east.start()
-        again = await fleet.all()
-        print(f"{WORKERS} workers of one address were back {again:.1f} s after their gateway, by {fleet.tries} dials; a lease is {LEASE_MS / 1000:.0f} s")
+        await fleet.all()
+        seconds, given = clock.read(east)
+        print(f"{WORKERS} workers of one address were back {seconds:.1f} s after the start of their gateway, {given:.1f} s of them this machine's own, by "
+              f"{fleet.tries} dials; a lease is {LEASE_MS / 1000:.0f} s")
         expect("workers that are there", east.control("status")["session_count"], WORKERS)
+        expect("within a lease", given < LEASE_MS / 1000 or "TB_SANITIZED" in os.environ, True)
         renewal.cancel()
 
     asyncio.run(life())

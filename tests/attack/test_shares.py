@@ -5,6 +5,7 @@ Covers: gateway/daemon/sessions/session_limits.c wan/link/session/link_admission
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import select
@@ -17,7 +18,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
 from forger import east_of, greeted, honest_link  # noqa: E402
-from harness import Failed, Trainer, Veth, expect, main, scenario, wait_for  # noqa: E402
+from harness import Failed, Rollout, Trainer, Veth, expect, main, scenario, wait_for  # noqa: E402
 from hostile import PATIENCE_S, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
 from tally import tally  # noqa: E402
 
@@ -51,6 +52,12 @@ def summary(what, inputs, site, before):
     alive = site.daemon.alive()
     tally(what, inputs, crashes=0 if alive else 1, memory=grown(site, before) if alive else None)
     expect("the gateway lives", alive, True)
+
+
+def denied_room(site, table, identity):
+    """So many denials the audit record has of that table, for want of a share."""
+    rows = [json.loads(line) for line in site.cli("audit", "--json", "--action", "room", "--limit", "1000").stdout.splitlines()]
+    return sum(r["count"] for r in rows if (r["share"], r["object"], r["identity"], r["result"]) == ("denials", table, identity, "share is spent"))
 
 
 class Local:
@@ -169,6 +176,81 @@ def partial_frames_take_little_memory(lab):
     expect("memory that they took", grown(east, before) < 48 << 20 or "TB_SANITIZED" in os.environ, True)
 
 
+@scenario
+def a_frame_over_its_limit_is_refused_from_its_header(lab):
+    """P7: 4 KiB before HELLO is answered, 256 KiB without a right to publish. A header that says one byte more ends its connection. With what is
+    allowed, the frame is waited for."""
+    forger, east = plain_east(lab)
+    east.start()
+    with contextlib.ExitStack() as opened:
+        def session(name):
+            one = opened.enter_context(Session(lab, forger, east, name))
+            expect(f"{name} is welcome", one.welcome, True)
+            return one
+        for what, most, connect in (("before HELLO", 4096 - 16, lambda: opened.enter_context(Local(east))), ("a reader's", 256 << 10, lambda: session("w0"))):
+            refused, told = east.counters()["sessions_refused"], len(east.daemon.logged("session.refused", "larger than"))
+            over = connect()
+            over.send(struct.pack("<IHHQ", most + 1, SUBSCRIBE, 0, 2))
+            wait_for(f"{what}, one byte more than is allowed", lambda n=told: len(east.daemon.logged("session.refused", "larger than")) == n + 1)
+            right = connect()
+            right.send(struct.pack("<IHHQ", most, SUBSCRIBE, 0, 2) + bytes(most - 1))
+            wait_for(f"{what}, as much as is allowed", lambda m=most: status_tables(east)["partial_frame_bytes"]["used"] >= m // 2)
+            expect("refused", east.counters()["sessions_refused"], refused + 1)
+            right.send(b"\0")
+            wait_for("it was whole, and made no sense", lambda: status_tables(east)["partial_frame_bytes"]["used"] < 4096)
+        rank = session("rank0")
+        rank.send(struct.pack("<IHHQ", (256 << 10) + 1, SUBSCRIBE, 0, 2) + bytes(256 << 10))
+        wait_for("a publisher may send more", lambda: status_tables(east)["partial_frame_bytes"]["used"] >= 256 << 10)
+    tally("frames at their limits", 5)
+
+
+@scenario
+def a_peers_frame_that_drips_ends_its_link(lab):
+    """P7: a peer begins a frame, and sends a byte of it now and then. Such bytes are no life sign: its link ends, its memory is given back, and
+    another peer is greeted."""
+    forger, east = plain_east(lab)
+    east.extra["link"] = {"heartbeat_ms": 100, "down_ms": 400}
+    started(east)
+    before, sent = resident(east), 0
+    link, _ = honest_link(forger, (lab.address, east.port))
+    began = time.monotonic()
+    with link, contextlib.suppress(Ended, ConnectionError):
+        link.send(struct.pack("<IHHQ", 1 << 19, 32, 0, 0) + bytes(1 << 16))
+        wait_for("the frame is under way", lambda: status_tables(east)["partial_frame_bytes"]["used"] >= 1 << 16)
+        link.socket.settimeout(0.03)
+        while time.monotonic() < began + PATIENCE_S:
+            link.send(b"\0")
+            sent += 1
+            with contextlib.suppress(socket.timeout):
+                if not link.socket.recv(1 << 16):
+                    break
+    took = time.monotonic() - began
+    expect(f"the link has ended ({took:.1f} s, {sent} bytes)", took < PATIENCE_S, True)
+    wait_for("the log says so", lambda: east.daemon.logged("link.down", "peer=tombolo://west/gw", "status=stream_idle"))
+    wait_for("its memory is given back", lambda: status_tables(east)["partial_frame_bytes"]["used"] < 1 << 12)
+    honest_link(forger, (lab.address, east.port), "north")[0].__exit__()
+    summary("a peer's frame that drips", sent, east, before)
+
+
+@scenario
+def a_network_that_stalls_leaves_places(lab):
+    """P7: hundreds of connections of a network that session.networks names say nothing. They have places of their own: local workers come in, and so
+    does a worker of another address."""
+    forger, east = plain_east(lab, max=192, networks=["127.0.0.2/32"])
+    started(east)
+    before, count = resident(east), 300
+    with contextlib.ExitStack() as opened:
+        for _ in range(count):
+            opened.enter_context(socket.create_connection((lab.address, east.worker_port), PATIENCE_S, ("127.0.0.2", 0)))
+        table = wait_for("east has taken what it takes", lambda: (t := status_tables(east)["connections"])["used"] + t["refused"] >= count and t)
+        expect(f"their places are few ({table})", table["used"] <= 32 + 32, True)  # an eighth, and what any address has
+        expect("a worker of another address comes in", opened.enter_context(Session(lab, forger, east, "w0")).welcome, True)
+        local = opened.enter_context(Local(east))
+        local.send(frame(SESSION_HELLO, session_hello("local", "host-local"), request=1))
+        expect("a local worker comes in", struct.unpack("<IHHQ", local.socket.recv(16))[1], WELCOME)
+    summary("connections of a network that stall", count, east, before)
+
+
 def waits(session, count):
     """The statuses of those that were answered at once."""
     payload = struct.pack("<B", 2) + text("policy") + bytes(32) + struct.pack("<I", 2**32 - 1)
@@ -195,6 +277,9 @@ def one_readers_waits_leave_room(lab):
         for name in ("waits", "members"):
             line = wait_for("the log says whose they are", lambda n=name: east.daemon.logged("share.spent", f"table={n}"))[0]
             expect("it names the reader", "most_used_by=tombolo://east/worker/w0" in line, True)
+        spent = {name: status_tables(east)[name]["shares_spent"] for name in ("waits", "members")}
+        for name, count in spent.items():
+            wait_for(f"each refusal of {name} is in the record", lambda n=name, c=count: denied_room(east, n, "tombolo://east/worker/w0") == c)
     summary("waits and groups of one reader", 64 + 256, east, before)
 
 
@@ -243,14 +328,54 @@ def denied_requests_do_not_fill_the_log(lab):
     summary("denied requests", 4001, east, before)
 
 
-def local_door(site):
-    """The abstract name of its door for readers of its host."""
+def sockets_of(site):
+    """Their inodes, as text."""
     sockets = set()
     for fd in pathlib.Path(f"/proc/{site.daemon.popen.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
             sockets.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
-    rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return next("\0" + row[7][1:] for row in rows if len(row) > 7 and row[6] in sockets and row[7].startswith("@tombolo-"))
+    return sockets
+
+
+def rows_of(site, protocol, inode):
+    sockets = sockets_of(site)
+    rows = [line.split() for line in pathlib.Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]]
+    return [row for row in rows if row[inode] in sockets]
+
+
+def local_door(site):
+    """The abstract name of its door for readers of its host."""
+    return next("\0" + row[7][1:] for row in rows_of(site, "unix", 6) if len(row) > 7 and row[7].startswith("@tombolo-"))
+
+
+def tcp_door(site):
+    """The port of its door for readers of other hosts."""
+    ports = {int(row[1].split(":")[1], 16) for row in rows_of(site, "tcp", 9) if row[3] == "0A"}
+    return next(iter(ports - {site.port, site.worker_port}))
+
+
+@scenario
+def strangers_at_a_door_leave_places(lab):
+    """P6 P7: strangers of one address fill the door where workers of other hosts read, with connections that show no token. A reader of another address
+    gets its version all the same: the oldest of the strangers give way."""
+    _, east = plain_east(lab)
+    east.models["policy"]["publish"] = [f"unix:{os.getuid()}"]
+    started(east)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    east.wait_holds(uid)
+    reader = Rollout(lab, east, "reader", path, host="another")
+    before = resident(east)
+    with strangers_from("127.0.0.66", (lab.address, tcp_door(east)), a_second=300) as flood:
+        wait_for("the door is full of them", lambda: status_tables(east)["door_readers"]["refused"] > 100)
+        reader.stage(uid)
+        expect("strangers still come", flood.poll(), None)
+        expect("some gave way", status_tables(east)["door_readers"]["shares_spent"] > 0, True)
+        refused = status_tables(east)["door_readers"]["refused"]
+    reader.activate(uid)
+    reader.check(path)
+    expect("errors", east.daemon.logged("error "), [])
+    summary("strangers that fill a door", refused, east, before)
 
 
 @scenario
@@ -335,17 +460,21 @@ def strangers_do_not_keep_a_link_out(lab):
         west.wait_link("east")
         wait_for("the arena is mapped", lambda: east.daemon.logged("arena.mapped"))
         before = resident(east)
-        with flood_of(veth, east) as flood:
+        veth.ip("-n", veth.names["west"], "addr", "add", "10.202.0.66/24", "dev", "wan0")
+        with strangers_from("10.202.0.66", (veth.address("east"), east.port), 3000, veth.enter("west", [])) as flood:
             wait_for("strangers are refused", lambda: status_tables(east)["link_connections"]["shares_spent"] > 1000)
-            sessions = east.link("west")["sessions"]
+            sessions, times = east.link("west")["sessions"], []
             for _ in range(3):
                 veth.link("down")
                 wait_for("the link is down", lambda: west.link("east")["state"] != "up")
                 veth.link("up")
                 began = time.monotonic()
                 west.wait_link("east")
-                print(f"the link is up {time.monotonic() - began:.2f} s after its path, among strangers")
-            expect("the link came back", east.link("west")["sessions"] > sessions, True)
+                times.append(time.monotonic() - began)
+            print(f"the link is up {' '.join(f'{t:.2f}' for t in times)} s after its path, among strangers")
+            expect("the link came back", east.link("west")["sessions"] >= sessions + 3, True)
+            # The others may have waited for a core: this test shares the machine. Strangers in its way would hold up each of them.
+            expect("within 2 s", min(times) <= 2.0 or "TB_SANITIZED" in os.environ, True)
             expect("strangers still come", flood.poll(), None)
             uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
             west.wait_holds(uid)
@@ -356,9 +485,9 @@ def strangers_do_not_keep_a_link_out(lab):
 
 STRANGERS = """
 import socket, sys, time
-to, kept, began, count = (sys.argv[1], int(sys.argv[2])), [], time.monotonic(), 0
+to, kept, began, count, a_second = (sys.argv[1], int(sys.argv[2])), [], time.monotonic(), 0, int(sys.argv[4])
 while True:
-    if count > (time.monotonic() - began) * 3000:
+    if count > (time.monotonic() - began) * a_second:
         time.sleep(0.001)
         continue
     one = socket.socket()
@@ -366,6 +495,8 @@ while True:
     one.bind((sys.argv[3], 0))
     one.connect_ex(to)
     count += 1
+    if count % a_second == 0:
+        print(round(count / (time.monotonic() - began)), flush=True)
     kept.append(one)
     if len(kept) > 400:
         kept.pop(0).close()
@@ -373,14 +504,15 @@ while True:
 
 
 @contextlib.contextmanager
-def flood_of(veth, site):
-    veth.ip("-n", veth.names["west"], "addr", "add", "10.202.0.66/24", "dev", "wan0")
-    flood = subprocess.Popen([*veth.enter("west", []), sys.executable, "-c", STRANGERS, veth.address(site.name), str(site.port), "10.202.0.66"])
+def strangers_from(address, to, a_second, enter=()):
+    """Connections without an end that say nothing, 400 at once. Prints how many a second they were."""
+    flood = subprocess.Popen([*enter, sys.executable, "-c", STRANGERS, to[0], str(to[1]), address, str(a_second)], stdout=subprocess.PIPE, text=True)
     try:
         yield flood
     finally:
         flood.kill()
-        flood.wait()
+        rates = flood.communicate()[0].split()
+        print(f"strangers opened {rates[-1] if rates else f'fewer than {a_second}'} connections a second")
 
 
 if __name__ == "__main__":

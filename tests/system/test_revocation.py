@@ -6,6 +6,7 @@ Covers: gateway/config/gateway_tls.c gateway/cli/pki_commands.c gateway/daemon/s
 
 import signal
 import sys
+import time
 
 from harness import Failed, Trainer, Worker, expect, main, scenario, up, wait_for
 from lagging import causes, says
@@ -34,6 +35,9 @@ def a_revoked_gateway_is_shut_out(lab):
     first = Trainer(lab, east, lab.weights(1)[0])
     west.wait_holds(first.publish(1))
     revoke(lab, path, lab.pki_dir("west") / "gw.crt")
+    since = time.monotonic()
+    wait_for("east has read the list", lambda: east.control("status")["certificates"]["revoked"] == 1)
+    expect("within a minute", time.monotonic() - since < 60, True)
     says(east, "revoked", r".*the certificate of tombolo://west/gw is revoked \(tls\.revoked\).*")
     says(west, "revoked", r".*it is on the list of revoked certificates there.*")
     expect("status", (east.control("status")["certificates"]["revoked"], east.control("status")["links"][0]["reason"]), (1, "revoked"))

@@ -17,6 +17,10 @@
 
 /* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
 #define READER_BYTES (256u << 10)
+/* P7: handshakes from session.networks have a pool of their own, for thousands that come back at
+ * once. It is that part of all connections, so that sockets and other networks have room beside
+ * it. */
+#define NETWORKS_PART 8u
 
 void tb_session_limits_change(struct tb_session_limits *l, const struct tb_config *config)
 {
@@ -111,7 +115,7 @@ static bool admit_remote(struct tb_daemon *d, const struct tb_address *from, str
     static const struct tb_identity nobody = {.kind = TB_IDENTITY_NONE};
     struct tb_session_limits *l = &d->session_limits;
     tb_address_format(from, door->address, sizeof door->address);
-    door->from_network = in_network(l, &from->any);
+    door->from_network = in_network(l, &from->any) && l->unfinished < l->connections.bound / NETWORKS_PART;
     if (door->from_network) {
         l->unfinished++;
         return true;

@@ -166,6 +166,64 @@ static void half_a_second_authority_is_refused_once(void **state)
     site_free(&s);
 }
 
+static void revoked_init(struct site *s, char path_out[128])
+{
+    char error[512] = "";
+    (void)snprintf(path_out, 128, "%s", world_path(&s->world, "east", "revoked"));
+    world_file_write(path_out, "w", "# nobody\n", 9);
+    s->config.tls_revoked = path_out;
+    tb_tls_free(s->d->tls);
+    s->d->tls = NULL;
+    CHECK_OK(tb_certificates_open(s->d, error));
+    assert_int_equal(tb_tls_revoked_count(s->d->tls), 0);
+}
+
+/* P8: a gateway looks each second: a list that stands still is read by the second look. */
+static void a_list_of_the_revoked_is_read_by_the_second_look(void **state)
+{
+    (void)state;
+    struct site s;
+    char path[128];
+    site_new(&s);
+    revoked_init(&s, path);
+    world_file_write(path, "w", "tombolo://north/gw\n", 19);
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 0);
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    assert_int_equal(tb_tls_revoked_count(s.d->tls), 1);
+    site_free(&s);
+}
+
+/* P8: each look sees another list, or another file beside it. It is read within 60 s all the same,
+ * and then they may settle again. */
+static void a_list_that_never_stands_still_is_read_all_the_same(void **state)
+{
+    (void)state;
+    struct site s;
+    char path[128];
+    uint32_t looks = 0;
+    site_new(&s);
+    revoked_init(&s, path);
+    const tb_time_ns began = tb_clock_now();
+    world_file_write(path, "w", "tombolo://north/gw\n", 19);
+    for (; s.d->counters.certificates_loaded == 0; looks++) {
+        assert_true(looks < 60);
+        world_file_write(path, "a", "#\n", 2);
+        tb_certificates_tick(s.d);
+        /* a second is over */
+        if (s.d->tls_moves_since != 0) s.d->tls_moves_since -= TB_SECONDS(1);
+    }
+    assert_true(looks > 10 && tb_time_since(began, tb_clock_now()) < TB_SECONDS(30));
+    assert_int_equal(tb_tls_revoked_count(s.d->tls), 1);
+    world_file_write(path, "a", "#\n", 2);
+    tb_certificates_tick(s.d);
+    assert_true(s.d->tls_moves_since != 0);
+    tb_certificates_tick(s.d);
+    assert_true(s.d->tls_moves_since == 0);
+    site_free(&s);
+}
+
 /* A certificate of that many days and an hour, in place of the one that is there. */
 static void issue_for_days(struct site *s, const char *stem, int64_t days)
 {
@@ -262,6 +320,8 @@ int main(void)
         cmocka_unit_test(half_a_second_authority_is_refused_once),
         cmocka_unit_test(a_certificate_that_ends_soon_is_told),
         cmocka_unit_test(a_list_of_spiffe_uris_is_read_again),
+        cmocka_unit_test(a_list_of_the_revoked_is_read_by_the_second_look),
+        cmocka_unit_test(a_list_that_never_stands_still_is_read_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,7 +316,7 @@ static const struct {
     {"partial_frame_bytes", ELSEWHERE, NULL, 0, "one_publisher_has_its_share_of_partial_frames"},
     {"control_clients", ELSEWHERE, NULL, 0, "daemon.usage: full_control_clients_name_the_user"},
     {"control_read_clients", ELSEWHERE, NULL, 0, "the code of control_clients"},
-    {"link_connections", ELSEWHERE, NULL, 0, "attack.strangers_do_not_keep_a_link_out"},
+    {"link_connections", ELSEWHERE, NULL, 0, "wan.links_admission: a peer, an address of a peer, strangers"},
     {"audit_sums", ELSEWHERE, NULL, 0, "attack.denials_push_out_no_act: 32 of an identity a minute"},
     {"audit_rows", OWN, NULL, 0, "attack.denials_push_out_no_act: acts, versions and denials"},
     {"models", CONFIG, NULL, 0, "the models of the configuration"},

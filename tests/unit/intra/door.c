@@ -1,7 +1,8 @@
 /* door.c - what a door says to a reader whose export is taken back: that it ends,
- * and nothing else (P1).
+ * and nothing else (P1). And who gives way where strangers have all places (P7).
  *
- * Covers: intra/fabric/door_answers.c */
+ * Covers: intra/fabric/door.c intra/fabric/door_answers.c */
+#include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,8 +145,78 @@ static void P1_who_is_revoked_hears_no_pong(void **state)
     tale_fini(&tale);
 }
 
+/* ---- strangers ---- */
+
+static int dial_tcp(const struct tb_fabric_endpoint *e, const char *from)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("127.0.0.1")};
+    unsigned port = 0;
+    assert_int_equal(sscanf(e->tcp, "127.0.0.1:%u", &port), 1);
+    to.sin_port = htons((uint16_t)port);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static struct tb_fabric_usage usage_of(const struct owner *o)
+{
+    struct tb_fabric_usage u;
+    tb_fabric_usage(o->fabric, &u);
+    return u;
+}
+
+/* One address has opened all the connections without a token that a door takes. A reader of another
+ * address comes in: the oldest of them ends. The first address has no place more by that. */
+static void P7_strangers_of_one_address_give_way(void **state)
+{
+    (void)state;
+    enum { PLACES = 128, MORE = 3 };
+    static const struct way way = {
+        .name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .clear = true, .memory = MEMORY_OWN};
+    struct cargo cargo;
+    struct owner owner;
+    struct tale tale;
+    uint8_t answer[TB_HOP_ANSWER_BYTES];
+    int fds[PLACES + MORE];
+    cargo_make(&cargo, 1, 4096);
+    owner_open(&owner, &way, &cargo, 0);
+    struct tb_fabric *reader = fabric_make(&way, 0);
+    tale_init(&tale);
+    struct tb_hop_place none = {0};
+    const struct tb_hop_options o = hop_to(&owner, reader, &way, &none, &tale);
+    for (int i = 0; i < PLACES; i++)
+        fds[i] = dial_tcp(&owner.endpoint, "127.0.0.2");
+    wait_until(usage_of(&owner).readers == PLACES);
+    for (int i = 0; i < MORE; i++) {
+        fds[PLACES + i] = dial_tcp(&owner.endpoint, "127.0.0.2");
+        assert_false(hear(fds[PLACES + i], answer, 1));
+    }
+    assert_int_equal(usage_of(&owner).readers_spent, 0);
+    const int fd = dial_tcp(&owner.endpoint, "127.0.0.1");
+    say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_HELLO,
+                                     .buffer = TB_HOP_WIRE_VERSION,
+                                     .a = TB_HOP_WIRE_MAGIC,
+                                     .b = EXPORT_ID,
+                                     .token = o.token});
+    assert_true(hear(fd, answer, sizeof answer));
+    assert_int_equal(answer[0] | answer[1] << 8, TB_HOP_ANSWER_WELCOME);
+    assert_int_equal(usage_of(&owner).readers_spent, 1);
+    assert_int_equal(usage_of(&owner).readers_refused, MORE + 1);
+    assert_false(hear(fds[0], answer, 1)); /* the oldest */
+    (void)close(fd);
+    for (int i = 0; i < PLACES + MORE; i++)
+        (void)close(fds[i]);
+    tale_fini(&tale);
+    tb_fabric_close(reader);
+    owner_close(&owner);
+    cargo_free(&cargo);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(P1_who_is_revoked_hears_no_pong)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(P1_who_is_revoked_hears_no_pong),
+                                       cmocka_unit_test(P7_strangers_of_one_address_give_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,30 @@ static void a_binding_is_used_once(void **state)
     rogue_fini(&r);
 }
 
+/* P7: a session has so many data streams. One more is no stream, and the others stay. */
+static void a_session_has_so_many_streams(void **state)
+{
+    (void)state;
+    static struct rogue r;
+    static int phases[TB_LINKS_STREAMS_MAX + 1];
+    static struct tb_chan *chans[TB_LINKS_STREAMS_MAX + 1];
+    rogue_init(&r);
+    rogue_greet(&r);
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        rogue_bind_as(&r, i + 1, &phases[i], &chans[i]);
+    assert_int_equal(site_stats(r.east, 0).stream_count, TB_LINKS_STREAMS_MAX);
+    rogue_bind_as(&r, TB_LINKS_STREAMS_MAX + 1, &phases[TB_LINKS_STREAMS_MAX], &chans[TB_LINKS_STREAMS_MAX]);
+    assert_int_equal(phases[TB_LINKS_STREAMS_MAX], 2);
+    assert_int_equal(site_stats(r.east, 0).stream_count, TB_LINKS_STREAMS_MAX);
+    assert_true(site_stats(r.east, 0).up);
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        assert_int_equal(phases[i], 1);
+        tb_chan_close(chans[i], TB_CANCELLED);
+        WORLD_UNTIL(&r.w.net, phases[i] == 2);
+    }
+    rogue_fini(&r);
+}
+
 /* A version that east lands from the rogue, over one stream. */
 struct landing_scene {
     struct rogue r;
@@ -216,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_delta_to_nothing_ends_the_session),
         cmocka_unit_test(have_is_no_word_of_protocol_1),
         cmocka_unit_test(a_binding_is_used_once),
+        cmocka_unit_test(a_session_has_so_many_streams),
         cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
         cmocka_unit_test(what_another_writer_claimed_lands_beside_it),
     };

@@ -227,8 +227,9 @@ static const struct tb_chan_ops chan_ops = {.on_open = chan_open,
                                             .on_writable = chan_writable,
                                             .on_closed = chan_closed};
 
-void rogue_bind(struct rogue *r, int *phase, struct tb_chan **chan_out, const void *bytes, size_t count)
+void rogue_bind_as(struct rogue *r, uint32_t number, int *phase, struct tb_chan **chan_out)
 {
+    const uint32_t before = site_stats(r->east, 0).stream_count;
     struct tb_address at;
     uint8_t out[4096];
     struct tb_writer w;
@@ -244,10 +245,16 @@ void rogue_bind(struct rogue *r, int *phase, struct tb_chan **chan_out, const vo
     tb_write_u16(&w, TB_FRAME_BIND);
     tb_write_u16(&w, 0);
     tb_write_u64(&w, 0);
-    tb_frame_bind_encode(&(struct tb_frame_bind){.session = r->session, .stream = 1}, &w);
+    tb_frame_bind_encode(&(struct tb_frame_bind){.session = r->session, .stream = number}, &w);
     CHECK_OK(tb_chan_write(*chan_out, out, w.used, &put));
     assert_int_equal(put, w.used);
-    WORLD_UNTIL(&r->w.net, *phase == 2 || site_stats(r->east, 0).stream_count == 1);
+    WORLD_UNTIL(&r->w.net, *phase == 2 || site_stats(r->east, 0).stream_count > before);
+}
+
+void rogue_bind(struct rogue *r, int *phase, struct tb_chan **chan_out, const void *bytes, size_t count)
+{
+    size_t put = 0;
+    rogue_bind_as(r, 1, phase, chan_out);
     world_turns(&r->w.net, 20);
     if (*phase == 1 && count > 0) CHECK_OK(tb_chan_write(*chan_out, bytes, count, &put));
 }

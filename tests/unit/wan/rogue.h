@@ -62,6 +62,8 @@ void rogue_expected(struct rogue *r);
 
 /* A data stream: BIND with the session's id, then `count` bytes that are to be chunk frames.
  * *phase: 1, open; 2, closed. */
+/* The same, of that number and with nothing behind it; returns once it is bound or closed. */
+void rogue_bind_as(struct rogue *r, uint32_t number, int *phase, struct tb_chan **chan_out);
 void rogue_bind(struct rogue *r, int *phase, struct tb_chan **chan_out, const void *bytes, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_conn.h"
 
-#define STRANGERS_MAX (LINK_CONNS_MAX / 4 * 3)
+#define STRANGERS_MAX (LINK_CONNS_MAX / 2)
 
 void tb_link_admission_set(struct tb_link_admission *a, const struct tb_links_options *o)
 {
@@ -38,11 +38,27 @@ static bool was_seen(const struct tb_link *l, const struct sockaddr *from)
     return false;
 }
 
+static uint32_t peers_at(const struct tb_links *ls, const struct sockaddr *from)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        count += was_seen(&ls->links[i], from) || tb_link_path_leads_to(&ls->links[i], from);
+    return count;
+}
+
+static uint32_t nameless_at(const struct tb_links *ls, const struct sockaddr *from)
+{
+    uint32_t count = 0;
+    for (const struct tb_link_conn *c = ls->conns; c != NULL; c = c->next)
+        count += !c->dialled && c->link == NULL && tb_network_same_host(&c->address.any, from);
+    return count;
+}
+
+/* A stranger behind a peer's address takes no more from other peers than that peer may. */
 static bool is_known(const struct tb_links *ls, const struct sockaddr *from)
 {
-    for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        if (was_seen(&ls->links[i], from) || tb_link_path_leads_to(&ls->links[i], from)) return true;
-    return false;
+    const uint32_t peers = peers_at(ls, from);
+    return peers > 0 && nameless_at(ls, from) < peers * LINK_CONNS_SHARE;
 }
 
 bool tb_link_admit(struct tb_links *ls, const struct tb_address *from, uint64_t *handshake_out)

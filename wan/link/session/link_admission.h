@@ -1,9 +1,11 @@
 /* link_admission.h - which connections from outside are accepted, and which peers are shut out.
  *
- * Strangers have three quarters of the connections that may stand at link.listen, and each address
- * has few handshakes that are unfinished or fail (base/limits/handshake_limits.h). Addresses of
- * peers have no such limit: those that `peers.*.address` leads to, and the last ones from which a
- * peer showed its certificate. So strangers do not keep out a link that comes back (P6). */
+ * Strangers have half of the connections that may stand at link.listen, and each address has few
+ * handshakes that are unfinished or fail (base/limits/handshake_limits.h). Addresses of peers have
+ * a pool of their own: those that `peers.*.address` leads to, and the last ones from which a peer
+ * showed its certificate. So strangers do not keep out a link that comes back (P6). Of each such
+ * address a quarter of all connections may be nameless, for each peer that is there; beyond that it
+ * counts as a stranger's. */
 #ifndef TB_WAN_LINK_ADMISSION_H
 #define TB_WAN_LINK_ADMISSION_H
 

@@ -4,15 +4,18 @@
 
 #include "base/net/wire.h"
 #include "wan/link/links.h"
+#include "wan/link/links_limits.h"
 
 struct tb_link;
 struct tb_links;
 struct tb_stream;
 struct tb_wire;
 
-/* That came from outside are not accepted beyond so many, all peers and strangers. */
-#define LINK_CONNS_MAX      256u
+/* P7. One peer has at most a quarter of the connections that come from outside: its control
+ * connections, and as many more as it may have data streams that all begin at once. */
 #define LINK_CONNS_PER_PEER 12u
+#define LINK_CONNS_SHARE    (LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX)
+#define LINK_CONNS_MAX      (4u * LINK_CONNS_SHARE)
 #define LINK_GREET_BY       TB_SECONDS(5)
 
 /* One connection that is or may become a control stream. */
@@ -42,7 +45,7 @@ struct tb_link_conn {
     struct tb_identity identity;
     char address_text[128];
     tb_time_ns rtt;            /* of TCP, when it opened; 0: not known */
-    struct tb_address address; /* dialled */
+    struct tb_address address; /* that it goes to, or came from */
     struct tb_stream *binding; /* it turned out to be a data stream and is on its way to a loop */
     uint64_t binding_session;
 };

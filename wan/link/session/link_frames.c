@@ -104,6 +104,15 @@ static void log_of(const struct tb_link_conn *c)
         tb_log_of_stranger(c->address_text);
 }
 
+/* P7 P10: counted as what it is. */
+static bool has_its_share(struct tb_link *l)
+{
+    if (l->session.conn_count < LINK_CONNS_SHARE) return false;
+    l->links->tables[TB_LINKS_TABLE_CONNS].spent++;
+    tb_links_table_refused(l->links, TB_LINKS_TABLE_CONNS, l);
+    return true;
+}
+
 static void opened(struct tb_link_conn *c, const struct tb_chan_peer *peer)
 {
     const struct tb_id none = {{0}};
@@ -131,8 +140,7 @@ static void opened(struct tb_link_conn *c, const struct tb_chan_peer *peer)
         return;
     }
     struct tb_link *l = link_of_identity(c->links, &peer->identity);
-    if (l == NULL || tb_link_is_shut_out(l) ||
-        l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
+    if (l == NULL || tb_link_is_shut_out(l) || has_its_share(l)) {
         refuse_stranger(c, TB_PEER_DENIED);
         tb_link_conn_bye(c, TB_PEER_DENIED, 0);
         return;
