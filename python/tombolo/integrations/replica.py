@@ -179,7 +179,8 @@ class Replica:
         # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
         into = self.ways.boxes if self.ways is not None and not self.ways.named else None
         self._copied = [] if self.ways is None or into is not None else self.ways.boxes
-        return Core(self.name, gateway=self._gateway, into=into, **self._options)
+        # Boxes are those of the version that was named, which may not be the newest.
+        return Core(self.name, gateway=self._gateway, into=into, check=False, **self._options)
 
     # ---- from version to version ----
 
