@@ -213,6 +213,13 @@ class Follower:
                 raise
             return None
 
+    def kinds(self, number: int, *, timeout: float | None = None) -> dict[str, _Kind] | None:
+        """{name: (dtype, shape)} of that version, once it is whole at this site. Nothing is staged. None: the gateway
+        is of the release before, and does not say it."""
+        version = self._wait(Deadline(timeout), number, 0)
+        with self._calls:
+            return self._session.tensors(version.uid)
+
     def is_renumbered(self, version: Version) -> bool:
         """The gateway has another version of that number, of a newer run. False where it is away."""
         try:
