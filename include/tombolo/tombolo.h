@@ -122,10 +122,10 @@ TB_API const char *tb_last_error(void);
  *   "session"      registrations, staged versions, hops with transport and rate
  *   "site"         as `tombolo status`; asks the gateway, 10 s at most. TB_PEER_DENIED: this
  *                  identity may neither publish nor read any model there
- *   "tensors UID"  of a version that is whole at the site, by the 32 hex digits of its uid:
+ *   "tensors UID"  of a version that the site holds or gets, by the 32 hex digits of its uid:
  *                  "tensors" has [name, dtype, [axes]] of each, some more than once; null over
- *                  65,536. Asks likewise. TB_NOT_FOUND: it is not whole there. A gateway of the
- *                  release before answers as to "site"
+ *                  65,536. Asks likewise. TB_NOT_FOUND: not all of its manifests are there. A
+ *                  gateway of the release before answers as to "site"
  * Writes at most cap bytes, a NUL among them. *needed_out (NULL is fine) is the size of the whole
  * text. TB_TOO_LARGE: cap is less, and the beginning is there. */
 TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap,

@@ -334,7 +334,7 @@ class Session:
                 return out.value.decode()
 
     def tensors(self, uid: Uid) -> dict[str, tuple[str, tuple[int, ...]]] | None:
-        """{name: (dtype without bits, shape)} of a version that is whole at the site. None: the gateway does not say it."""
+        """{name: (dtype without bits, shape)} of a version that the site holds or gets. None: the gateway does not say it."""
         import json # here: an import of tombolo does not need it
 
         rows = json.loads(self.status(f"tensors {uid}")).get("tensors")
