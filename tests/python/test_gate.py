@@ -167,14 +167,14 @@ def a_version_on_its_way_comes_with_an_estimate(lab):
         expect("nobody answers", gate.of_gateway({"exact": 7}), {**coming, "eta_s": None})
 
 
-SLOW_BYTES = 18 << 20  # six seconds at the link's rate: an estimate needs two
+SLOW_BYTES = 18 << 20  # six seconds at the link's rate
 
 
 @scenario
 def a_version_comes_over_a_slow_link_when_it_was_said(lab):
     """P10: `tombolo limit` holds the link to 24 Mbit/s. A request for the version that crosses is told when it will
-    be there, and is admitted then. Of all that was said while it crossed most has to have come true, as other
-    programs may stop this one for a while."""
+    be there, for most of that time, and is admitted then. Chunks land seconds apart, four at once. Half of what was
+    said has to have come true, as other programs may stop this one for a while."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     of_east, of_west = (f"unix:{site.session_socket}" for site in (east, west))
@@ -198,10 +198,11 @@ def a_version_comes_over_a_slow_link_when_it_was_said(lab):
             told.append((time.monotonic(), coming["eta_s"]))
             expect("retry", int(retry), max(1, math.ceil(coming["eta_s"][1])))
         return coming.get("state", "").startswith("at the site")
+    begin = time.monotonic()
     wait_for("it is at the site", is_there)
     came = time.monotonic()
     true = [(low, came - at, high) for at, (low, high) in told if low / 2 - 0.5 <= came - at <= 2 * high + 0.5]
-    if not told or len(true) < len(told) / 2:
+    if not told or came - told[0][0] < (came - begin) / 3 or len(true) < len(told) / 2:
         raise Failed(f"{len(true)} of {len(told)} estimates came true: it came at {came:.1f}, and was said for {told}")
     reader.next(timeout=PATIENCE_S)
     expect("admitted", call(gated, x_tombolo_min_version="2")[:2], (200, "2"))
