@@ -117,8 +117,8 @@ struct tb_lag_eta {
 };
 bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb_lag_eta *eta_out);
 
-/* What had come of a version when a chunk of it landed last. Over a slow link chunks land seconds
- * apart, several at once, and the bytes between them say when the rest is here. */
+/* Bytes of a version that had come when a chunk of it landed last. Over a slow link chunks land
+ * seconds apart, several at once, and the bytes between them say when the rest is here. */
 struct tb_lag_landing {
     bool begun;
     uint64_t held_first; /* by the process before */
