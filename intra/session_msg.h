@@ -350,6 +350,10 @@ TB_MESSAGE(tb_msg_release, TB_MSG_RELEASE_FIELDS)
 #define TB_MSG_VERSION_STATE_FIELDS(F) F(id, uid) F(u32, status_negated)
 TB_MESSAGE(tb_msg_version_state, TB_MSG_VERSION_STATE_FIELDS)
 
+/* Where STATUS's `what` begins so, a uid in hex follows, and the answer has the tensors of that
+ * version. Any other `what` asks for the site's status. A gateway of the release before answers
+ * each with that. */
+#define TB_MSG_STATUS_TENSORS "tensors "
 #define TB_MSG_STATUS_FIELDS(F) F(text, what)
 TB_MESSAGE(tb_msg_status, TB_MSG_STATUS_FIELDS)
 

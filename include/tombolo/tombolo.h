@@ -118,11 +118,16 @@ TB_API void tb_cancel(struct tb_session *session);
 /* A sentence about this thread's last failed call: what failed, where, and what to do. Calls that
  * did not fail leave it. Never NULL; valid until the thread's next call. */
 TB_API const char *tb_last_error(void);
-/* State as JSON ("schema": 1). `what` is "session" (registrations, staged versions, hops with
- * transport and rate) or "site" (as `tombolo status`; asks the gateway, 10 s at most;
- * TB_PEER_DENIED: this identity may neither publish nor read any model there). Writes at most cap
- * bytes, a NUL among them. *needed_out (NULL is fine) is the size of the whole text. TB_TOO_LARGE:
- * cap is less, and the beginning is there. */
+/* State as JSON ("schema": 1). `what` is one of:
+ *   "session"      registrations, staged versions, hops with transport and rate
+ *   "site"         as `tombolo status`; asks the gateway, 10 s at most. TB_PEER_DENIED: this
+ *                  identity may neither publish nor read any model there
+ *   "tensors UID"  of a version that the site holds or gets, by the 32 hex digits of its uid:
+ *                  "tensors" has [name, dtype, [axes]] of each, some more than once; null over
+ *                  65,536. Asks likewise. TB_NOT_FOUND: not all of its manifests are there. A
+ *                  gateway of the release before answers as to "site"
+ * Writes at most cap bytes, a NUL among them. *needed_out (NULL is fine) is the size of the whole
+ * text. TB_TOO_LARGE: cap is less, and the beginning is there. */
 TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap,
                                  uint64_t *needed_out);
 /* "0.1.0" */

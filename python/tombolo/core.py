@@ -158,6 +158,17 @@ class Core:
         """{name: (dtype, shape)} of the same version."""
         return {item.name: (item.dtype or "", item.shape) for item in self._items(step) if not item.is_blob}
 
+    def kinds(self, step: int, timeout: float | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """{name: (dtype, shape)} of a version that is whole at this site, or will be in that time. It is staged
+        only where the gateway does not say them."""
+        deadline = Deadline(timeout)
+        with self._turn:
+            there = self.follower.kinds(step, timeout=deadline.left())
+            if there is None:
+                self.stage(step, deadline.left())
+                there = self.manifest(step)
+            return there
+
     def apply(self, step: int, timeout: float | None = 60) -> ActivateInfo | None:
         """None: the tensors hold it already. A step that is not staged is refused: stage() is not for
         the pause."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .memory import bytes_of, tensors_of, view_of
 
 _HEADER_BYTES_MAX = 100 << 20
-_READ_BYTES = 4 << 20 # of one read: threads share large tensors, and none waits long for the last one
+_READ_BYTES, _LAST_BYTES = 64 << 20, 1 << 20 # of one read: the most, and the least
 
 
 class _Part(NamedTuple):
@@ -49,6 +49,20 @@ def header_of(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[str, tuple[
     return rows, 8 + count
 
 
+def _cut(wholes: list[_Part], threads: int) -> list[_Part]:
+    """What threads take from the end, one by one: long reads first, as each costs a turn of the interpreter, and
+    ever shorter ones, so that no thread waits long for the last one."""
+    left, parts = sum(len(whole.memory) for whole in wholes), list[_Part]()
+    for whole in wholes:
+        at, size = 0, len(whole.memory)
+        while at < size:
+            count = min(max(left // (4 * threads), _LAST_BYTES), _READ_BYTES, size - at)
+            parts.append(_Part(whole.file, whole.at + at, whole.memory[at:at + count]))
+            at, left = at + count, left - count
+    parts.reverse()
+    return parts
+
+
 def _read(parts: list[_Part], turn: "threading.Lock", failed: list[BaseException]) -> None:
     while not failed:
         with turn:
@@ -75,7 +89,7 @@ def load_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     if any(getattr(view.keep, "is_cuda", False) for view in views.values()):
         raise ValueError("load_files reads into host memory: copy to the GPU from there")
     files: list[int] = []
-    parts: list[_Part] = []
+    wholes: list[_Part] = []
     found: set[tuple[int | None, int]] = set() # of tied tensors one is enough; of a part of another's memory it is not
     named: set[str] = set()
     try:
@@ -93,16 +107,16 @@ def load_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
                 if view.address is None:
                     continue
                 whole = memoryview((ctypes.c_char * (end - begin)).from_address(view.address)).cast("B")
-                parts += [_Part(files[-1], base + begin + i, whole[i:i + _READ_BYTES]) for i in range(0, end - begin, _READ_BYTES)]
+                wholes.append(_Part(files[-1], base + begin, whole))
         missing = sorted(name for name, view in views.items() if view.address is not None and
                          (view.address, bytes_of(view.dtype, view.shape)) not in found)
         if missing:
             raise ValueError(f"no file has {', '.join(missing[:5])}{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}")
         failed: list[BaseException] = []
-        turn = threading.Lock()
-        parts.reverse()
+        turn, most = threading.Lock(), threads or os.cpu_count() or 1
+        parts = _cut(wholes, most)
         workers = [threading.Thread(target=_read, args=(parts, turn, failed), name="tombolo-read", daemon=True)
-                   for _ in range(min(threads or os.cpu_count() or 1, max(len(parts), 1)) - 1)]
+                   for _ in range(min(most, max(len(parts), 1)) - 1)]
         begun: list[threading.Thread] = []
         try:
             for worker in workers:

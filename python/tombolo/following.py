@@ -5,13 +5,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from .library import AGAIN, CANCELLED, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, NOT_FOUND, PATCH, SWITCH, TIMEOUT
+from .library import AGAIN, CANCELLED, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, LAYOUT_MISMATCH, NOT_FOUND, PATCH
+from .library import SWITCH, TIMEOUT
 from .library import PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, ActivateInfo, Again, Error, Uid, VersionInfo
 from .memory import Box, View, synchronise, tensors_of, view_of
 from .publishing import gateway_address
-from .sessions import Item, Session
+from .sessions import Item, Registration, Session
 from .versions import Deadline, Version, in_thread
 
+_Kind = tuple[str, tuple[int, ...]] # dtype, and the shape of the whole tensor
 _UPDATES = {"copy": COPY, "switch": SWITCH, "patch": PATCH}
 _PROVES = {"asked": PROVE_ASKED, "always": PROVE_ALWAYS, "never": PROVE_NEVER}
 _ASK_AGAIN = (*GONE, GROUP_BROKEN, CONFLICT) # the version that was wanted ended, or the group goes elsewhere
@@ -26,6 +28,8 @@ class Follower:
     update: "copy", "switch" or "patch" (tombolo.h, enum tb_update).
     prove, home_ca: as in Session.subscribe; "asked", "always" or "never".
     gather: a tensor that is not contiguous gets its bytes through a copy, and is not refused.
+    check: names, shapes and dtypes are compared with those of the newest version here, at once. False:
+    not before stage(), as where the trainer is about to change them.
 
     `for version in follower` and `async for version in follower` stage and apply the newest version,
     again and again. One thread at a time uses a follower."""
@@ -33,7 +37,7 @@ class Follower:
     def __init__(self, model: str, into: Any = None, *, gateway: str | None = None, group: str | None = None,
                  member: tuple[int, int] = (0, 1), update: str = "copy", second: Any = None, gather: bool = False,
                  stage_on_gpu: bool = False, prove: str = "asked",
-                 home_ca: Any = None, **session_options: Any) -> None:
+                 home_ca: Any = None, check: bool = True, **session_options: Any) -> None:
         self.model = model
         self.version: Version | None = None # that the tensors hold
         self.staged: Version | None = None  # that apply() takes
@@ -42,23 +46,37 @@ class Follower:
         self._calls = threading.Lock()
         self._session = Session(gateway_address(gateway), **session_options)
         try:
-            self._views, registration = self._register(into)
-            _, other = self._register(second)
+            self._views, registration, kinds = self._register(into)
+            _, other, _ = self._register(second)
             self._subscription = self._session.subscribe(model, group=group, member=member, registration=registration,
                                                          update=_UPDATES[update], second=other, stage_on_gpu=stage_on_gpu,
                                                          prove=_PROVES[prove], home_ca=home_ca)
+            if check and kinds:
+                self._check(kinds)
         except BaseException:
             self._session.close()
             raise
 
-    def _register(self, into: Any) -> tuple[list[View], Any]:
+    def _register(self, into: Any) -> tuple[list[View], Registration | None, dict[str, _Kind]]:
         if into is None:
-            return [], None
+            return [], None, {}
         if isinstance(into, Sequence) and all(isinstance(box, Box) for box in into):
             views = [view_of(box.name, box.tensor, gather=self._gather, writable=True) for box in into]
-            return views, self._session.register_boxes(into, views)
+            kinds = {box.name: (view.dtype, tuple(box.shape)) for box, view in zip(into, views, strict=True)}
+            return views, self._session.register_boxes(into, views), kinds
         named = {name: view_of(name, tensor, gather=self._gather, writable=True) for name, tensor in tensors_of(into).items()}
-        return list(named.values()), self._session.register_views(named)
+        return list(named.values()), self._session.register_views(named), {name: (view.dtype, view.shape) for name, view in named.items()}
+
+    def _check(self, kinds: dict[str, _Kind]) -> None:
+        try:
+            newest = self._session.wait(self.model, LATEST, timeout_ms=0)
+            there = self._session.tensors(newest.uid)
+        except Error: # there is none yet, or it went: stage() compares
+            return
+        wrong = [] if there is None else [_said(name, mine, there.get(name)) for name, mine in kinds.items() if not _fits(mine, there.get(name))]
+        if wrong:
+            more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            raise Error(LAYOUT_MISMATCH, f"{self.model}: these are not the tensors of version {newest.number}: {'; '.join(wrong[:5])}{more}")
 
     def __repr__(self) -> str:
         state = "closed" if self._session._own is None else f"staged {self.staged.number}" if self.staged else "waiting"
@@ -195,6 +213,13 @@ class Follower:
                 raise
             return None
 
+    def kinds(self, number: int, *, timeout: float | None = None) -> dict[str, _Kind] | None:
+        """{name: (dtype, shape)} of that version, once it is whole at this site. Nothing is staged. None: the gateway
+        is of the release before, and does not say it."""
+        version = self._wait(Deadline(timeout), number, 0)
+        with self._calls:
+            return self._session.tensors(version.uid)
+
     def is_renumbered(self, version: Version) -> bool:
         """The gateway has another version of that number, of a newer run. False where it is away."""
         try:
@@ -239,6 +264,15 @@ class Follower:
     async def __aiter__(self) -> AsyncIterator[Version]:
         while True:
             yield await in_thread(lambda stop: self._next(Deadline(None, stop)))
+
+
+def _fits(mine: _Kind, theirs: _Kind | None) -> bool:
+    return theirs is not None and (mine[0].partition(":")[0], mine[1]) == theirs
+
+
+def _said(name: str, mine: _Kind, theirs: _Kind | None) -> str:
+    there = "none of that name" if theirs is None else f"{theirs[0]}{list(theirs[1])}"
+    return f'tensor "{name}" is {mine[0]}{list(mine[1])} here, and the version has {there}'
 
 
 def _scatter(view: View) -> None:

@@ -324,7 +324,7 @@ class Session:
         lib.tb_cancel(self._handle)
 
     def status(self, what: str = "session") -> str:
-        """JSON text: "session" or "site"."""
+        """JSON text: "session", "site", or "tensors UID" of a version."""
         needed = c_uint64(1 << 16)
         while True:
             out = ctypes.create_string_buffer(needed.value)
@@ -332,6 +332,13 @@ class Session:
             if status != TOO_LARGE:
                 check(status)
                 return out.value.decode()
+
+    def tensors(self, uid: Uid) -> dict[str, tuple[str, tuple[int, ...]]] | None:
+        """{name: (dtype without bits, shape)} of a version that the site holds or gets. None: the gateway does not say it."""
+        import json # here: an import of tombolo does not need it
+
+        rows = json.loads(self.status(f"tensors {uid}")).get("tensors")
+        return None if rows is None else {name: (dtype, tuple(shape)) for name, dtype, shape in rows}
 
     def buffer(self, count: int) -> memoryview:
         """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its

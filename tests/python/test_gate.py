@@ -6,14 +6,17 @@ Covers: python/tombolo/integrations/gate.py
 import array
 import asyncio
 import json
+import math
 import os
+import random
 import socketserver
 import sys
 import threading
+import time
 from unittest import mock
 
 import packages  # noqa: F401
-from harness import expect, main, scenario, wait_for
+from harness import PATIENCE_S, Failed, expect, main, scenario, up, wait_for
 
 import tombolo
 from tombolo.integrations import gate
@@ -162,6 +165,49 @@ def a_version_on_its_way_comes_with_an_estimate(lab):
         server.shutdown()
         server.server_close()
         expect("nobody answers", gate.of_gateway({"exact": 7}), {**coming, "eta_s": None})
+
+
+SLOW_BYTES = 18 << 20  # six seconds at the link's rate
+
+
+@scenario
+def a_version_comes_over_a_slow_link_when_it_was_said(lab):
+    """P10: `tombolo limit` holds the link to 24 Mbit/s. A request for the version that crosses is told when it will
+    be there, for most of that time, and is admitted then. Chunks land seconds apart, four at once. Half of what was
+    said has to have come true, as other programs may stop this one for a while."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    of_east, of_west = (f"unix:{site.session_socket}" for site in (east, west))
+    os.environ.update(TOMBOLO_GATEWAY=of_west, TOMBOLO_CONTROL=str(west.control_socket))
+    noise = random.Random(25)
+    tombolo.publish("policy", 1, {"w": bytearray(noise.randbytes(SLOW_BYTES))}, gateway=of_east, run="key")
+    reader = tombolo.follow("policy", into={"w": bytearray(SLOW_BYTES)}, gateway=of_west)
+    reader.next(timeout=PATIENCE_S)
+    east.cli("limit", "west", "--rate", "24Mbit")
+    tombolo.publish("policy", 2, {"w": bytearray(noise.randbytes(SLOW_BYTES))}, gateway=of_east, run="key")
+
+    async def served(scope):
+        return reader.version.number
+    gated, told = gate.Gate(Server(), served=served), []
+
+    def is_there():
+        status, _, said, retry = call(gated, x_tombolo_min_version="2")
+        coming = said["coming"] or {}
+        expect("refused", (status, said["served"], coming.get("version", 2)), (409, 1, 2))
+        if coming.get("eta_s"):
+            told.append((time.monotonic(), coming["eta_s"]))
+            expect("retry", int(retry), max(1, math.ceil(coming["eta_s"][1])))
+        return coming.get("state", "").startswith("at the site")
+    begin = time.monotonic()
+    wait_for("it is at the site", is_there)
+    came = time.monotonic()
+    true = [(low, came - at, high) for at, (low, high) in told if low / 2 - 0.5 <= came - at <= 2 * high + 0.5]
+    if not told or came - told[0][0] < (came - begin) / 3 or len(true) < len(told) / 2:
+        raise Failed(f"{len(true)} of {len(told)} estimates came true: it came at {came:.1f}, and was said for {told}")
+    reader.next(timeout=PATIENCE_S)
+    expect("admitted", call(gated, x_tombolo_min_version="2")[:2], (200, "2"))
+    reader.close()
+    tombolo.close_publishers()
 
 
 if __name__ == "__main__":

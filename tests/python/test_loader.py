@@ -33,9 +33,9 @@ def parameter(*shape):
 class Engine(torch.nn.Module):
     """Its loader slices, views and selects as those of vLLM do."""
 
-    def __init__(self, rank, ranks):
+    def __init__(self, rank, ranks, experts=range(EXPERTS)):
         super().__init__()
-        self.rank, self.ranks = rank, ranks
+        self.rank, self.ranks, self.experts = rank, ranks, experts
         self.q, self.kv = HEADS // ranks * DIM, max(1, KV // ranks) * DIM
         self.inner, self.rows = INNER // ranks, -(-VOCAB // 64) * 64 // ranks
         self.embed = parameter(self.rows, HIDDEN)
@@ -44,8 +44,8 @@ class Engine(torch.nn.Module):
         self.gate_up = parameter(2 * self.inner, HIDDEN)
         self.down = parameter(HIDDEN, self.inner)
         self.norm = parameter(HIDDEN)
-        self.w13 = parameter(EXPERTS, 2 * self.inner, HIDDEN)
-        self.w2 = parameter(EXPERTS, HIDDEN, self.inner)
+        self.w13 = parameter(len(experts), 2 * self.inner, HIDDEN)
+        self.w2 = parameter(len(experts), HIDDEN, self.inner)
 
     def load_weights(self, weights):
         for name, tensor in weights:
@@ -55,7 +55,8 @@ class Engine(torch.nn.Module):
         r, inner = self.rank, self.inner
         if name.startswith("experts"):
             _, expert, part = name.split(".")
-            self.expert(int(expert), part, w)
+            if int(expert) in self.experts:
+                self.expert(int(expert) - self.experts[0], part, w)
         elif name == "embed":
             mine = w[r * self.rows:(r + 1) * self.rows]
             self.embed.data[:mine.shape[0]].copy_(mine)
@@ -115,6 +116,24 @@ class DryRun(unittest.TestCase):
                 by_loader.load_weights(weights.items())
                 for (name, mine), theirs in zip(by_boxes.named_parameters(), by_loader.parameters()):
                     self.assertTrue(torch.equal(mine, theirs), (name, rank, ranks))
+
+    def test_experts_of_other_ranks_are_needed_by_neither_way(self):
+        weights = checkpoint()
+        for rank, mine in enumerate((range(0, 1), range(1, EXPERTS))):
+            by_boxes, by_loader = Engine(rank, 2, mine), Engine(rank, 2, mine)
+            plan = loader.dry_run(by_boxes, MANIFEST)
+            self.assertEqual(plan.named, {}, rank)
+            self.assertEqual({box.name.split(".")[1] for box in plan.boxes if box.name.startswith("experts")}, {str(e) for e in mine})
+            write(plan, weights)
+            by_loader.load_weights(weights.items())
+            for (name, own), theirs in zip(by_boxes.named_parameters(), by_loader.parameters()):
+                self.assertTrue(torch.equal(own, theirs), (name, rank))
+
+    def test_a_name_of_which_nothing_was_copied_goes_by_name(self):
+        engine = Engine(0, 1)
+        plan = loader.dry_run(engine, {**MANIFEST, "experts.0.bias.weight": ("BF16", (2,)), "q.0.weight": ("BF16", (2,))},
+                              lambda pairs: Engine.load_weights(engine, ((n, w) for n, w in pairs if n in MANIFEST)))
+        self.assertEqual(plan.named, dict.fromkeys(("experts.0.bias.weight", "q.0.weight"), "the loader copied nothing of it"))
 
     def test_live_weights_do_not_change_while_the_loader_runs_dry(self):
         engine = Engine(3, 4)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import types
+from unittest import mock
 
 import packages
 from harness import Failed, Process, expect, main, scenario, wait_for
@@ -208,23 +209,40 @@ def together(members, call):
 
 @scenario
 def a_layout_of_another_model_is_refused_with_both_shapes(lab):
-    """P10: names, shapes and dtypes are compared with the version's before a byte is read. Boxes of a
-    tensor go where they belong."""
+    """P10: names, shapes and dtypes are compared with the newest version's when a reader subscribes, and with
+    those of each version before a byte of it is read. Boxes of a tensor go where they belong."""
     site_of(lab)
     weights = array.array("H", range(12))
+    cases = (({"w": ("BF16", (4, 3), bytearray(24))}, ('"w"', "BF16[4,3]", "BF16[3,4]")),
+             ({"w": ("F16", (3, 4), bytearray(24))}, ('"w"', "F16[3,4]", "BF16[3,4]")),
+             ({"v": ("BF16", (3, 4), bytearray(24))}, ('"v"', "BF16[3,4]", "none of that name")),
+             ([tombolo.Box("w", (4, 3), (0, 0), (1, 3), ("BF16", (1, 3), bytearray(6)))], ('"w"', "BF16[4,3]", "BF16[3,4]")))
+
+    def refused(call, words):
+        error = raised(tombolo.Error, call, words[0])
+        text = str(error).replace(", ", ",").replace(" [", "[")
+        for word in words:
+            expect(f"{word} in {text}", word in text, True)
+        expect("status", error.status, tombolo.LAYOUT_MISMATCH)
     with tombolo.Publisher("policy", run="key") as trainer:
-        trainer.publish(1, {"w": ("BF16", (3, 4), weights)})
-        for wrong, words in (({"w": ("BF16", (4, 3), bytearray(24))}, ('"w"', "BF16[4,3]", "BF16[3,4]")),
-                             ({"w": ("F16", (3, 4), bytearray(24))}, ('"w"', "F16[3,4]", "BF16[3,4]")),
-                             ({"v": ("BF16", (3, 4), bytearray(24))}, ('"v"',))):
-            with tombolo.follow("policy", into=wrong) as reader:
-                text = str(raised(tombolo.Error, lambda reader=reader: reader.stage(timeout=60), *words[:1])).replace(", ", ",").replace(" [", "[")
-                for word in words:
-                    expect(f"{word} in {text}", word in text, True)
+        early = [tombolo.follow("policy", into=wrong) for wrong, _ in cases]  # nothing to compare with yet
+        trainer.publish(1, {"w": ("BF16", (3, 4), weights)}, blobs={"v": b"no tensor"}).wait_held(timeout=60)
+        for reader, (wrong, words) in zip(early, cases):
+            refused(lambda wrong=wrong: tombolo.follow("policy", into=wrong), words)
+            refused(lambda reader=reader: reader.stage(timeout=60), words)
+            reader.close()
+            with tombolo.follow("policy", into=wrong, check=False) as unchecked:
+                refused(lambda unchecked=unchecked: unchecked.stage(timeout=60), words)
         column = bytearray(6)
         with tombolo.follow("policy", into=[tombolo.Box("w", (3, 4), (0, 1), (3, 1), ("BF16", (3, 1), column))]) as reader:
             reader.next(timeout=60)
             expect("a column", array.array("H", bytes(column)).tolist(), [1, 5, 9])
+        session = tombolo.Session(os.environ["TOMBOLO_GATEWAY"])
+        raised(tombolo.Error, lambda: session.status("tensors of it"), "tensors UID")
+        expect("of no version", raised(tombolo.Error, lambda: session.tensors(tombolo.Uid())).name, "not_found")
+        with mock.patch.object(tombolo.Session, "status", lambda *_: '{"schema":1,"site":"east"}'):
+            tombolo.follow("policy", into=cases[0][0]).close()  # a gateway of the release before says nothing of tensors
+        session.close()
 
 
 FORKED = """
@@ -315,23 +333,45 @@ def tensors_are_taken_as_they_are(lab):
 
 @scenario
 def no_transfer_holds_the_interpreter(lab):
-    """Other threads go on while a call waits."""
-    site_of(lab)
-    reader = tombolo.follow("policy")
-    counted, stop = [0], threading.Event()
-
-    def count():
-        while not stop.is_set():
-            counted[0] += 1
-    thread = threading.Thread(target=count)
-    thread.start()
-    before = counted[0]
-    raised(tombolo.Error, lambda: reader.next(timeout=0.3))
-    after = counted[0]
-    stop.set()
-    thread.join()
+    """P10: each call waits for a gateway that is stopped, and it is this thread that lets the gateway go on. Of a
+    call that held the interpreter it would not hear before that one had given up."""
+    site = site_of(lab)
+    weights, target = {"w": array.array("B", bytes(1 << 20))}, {"w": array.array("B", bytes(1 << 20))}
+    publisher, reader = tombolo.Publisher("policy", run="key"), tombolo.follow("policy", into=target)
+    publisher.publish(1, weights)
+    reader.next(timeout=60)
+    made = []
+    for what, call in (("publish", lambda: made.append(publisher.publish(2, weights, timeout=15))),
+                       ("wait_held", lambda: made[0].wait_held(timeout=15)),
+                       ("stage", lambda: reader.stage(2, timeout=15)), ("apply", lambda: reader.apply(timeout=15))):
+        goes_on(site, what, call)
+    expect("version", reader.version, made[0])
     reader.close()
-    expect("it went on", after > before, True)
+    publisher.close()
+
+
+def goes_on(site, what, call):
+    begun, ended = threading.Event(), []
+
+    def run():
+        begun.set()
+        try:
+            call()
+            ended.append(None)
+        except tombolo.Error as error:
+            ended.append(error)
+    thread, interval = threading.Thread(target=run), sys.getswitchinterval()
+    site.daemon.signal(signal.SIGSTOP)
+    sys.setswitchinterval(1000)  # a thread goes on until it lets the interpreter go by itself
+    try:
+        thread.start()
+        begun.wait()
+        expect(f"{what} has not ended when another thread goes on", ended, [])
+    finally:
+        site.daemon.signal(signal.SIGCONT)
+        sys.setswitchinterval(interval)
+        thread.join()
+    expect(what, ended, [None])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from types import SimpleNamespace
+from unittest import mock
 
 import packages  # noqa: F401
 from harness import PATIENCE_S, Failed, expect, main, scenario
@@ -169,6 +170,26 @@ def what_fails_on_the_way_back_is_said_with_its_cause(lab):
     replicas[0]._engine.loaded = {}
     well(replicas, lambda r: r.update(2))
     expect("and the next, at the second time", loaded(replicas), [2, 2])
+    for r in replicas:
+        r.close()
+    tombolo.close_publishers()
+
+
+@scenario
+def names_and_shapes_are_asked_for_and_not_staged(lab):
+    """P7: a version that is looked at takes no memory of the first rank. A gateway of the release before answers
+    as to "site"; from there the version is staged for it."""
+    replicas = two(lab)
+    publish(1, 1)
+    staged, stage = [], tombolo.Core.stage
+    with mock.patch.object(tombolo.Core, "stage", lambda *args: staged.append(args[1]) or stage(*args)):
+        well(replicas, lambda r: r._plan(1))
+        expect("asked for", ([r._manifest for r in replicas], staged), ([{"w": ("U8", (4,))}] * 2, []))
+        for r in replicas:
+            r.close()
+        with mock.patch.object(tombolo.Session, "tensors", lambda *_: None):
+            well(replicas, lambda r: r._plan(1))
+    expect("staged", ([r._manifest for r in replicas], staged), ([{"w": ("U8", (4,))}] * 2, [1]))
     for r in replicas:
         r.close()
     tombolo.close_publishers()

@@ -14,6 +14,7 @@ import packages
 
 packages.run_in("torch")
 
+import numpy  # noqa: E402
 import torch  # noqa: E402
 from harness import PATIENCE_S, Failed, expect, main, scenario  # noqa: E402
 
@@ -49,7 +50,7 @@ class OnlyDlpack:
 
 @scenario
 def each_kind_of_tensor_crosses_as_it_is(lab):
-    """P1 P2: bfloat16, float8, parameters, tied weights, a scalar, an empty tensor, DLPack. A tensor that
+    """P1 P2: bfloat16, float8, parameters, tied weights, a scalar, an empty tensor, numpy, DLPack. A tensor that
     is not contiguous is refused by name, or gathered: at both ends."""
     gateway = one_site(lab, "policy")
     torch.manual_seed(3)
@@ -64,6 +65,8 @@ def each_kind_of_tensor_crosses_as_it_is(lab):
     source, target = tensors(True), tensors(False)
     target["columns"] = torch.zeros(6, 8)[:, 1::2]
     source["dlpack"], target["dlpack"] = OnlyDlpack(torch.arange(7.0)), torch.zeros(7)
+    source["numpy"], target["numpy"] = numpy.arange(7, dtype=numpy.float64), numpy.zeros(7)
+    refused(lambda: view_of("w", numpy.zeros((4, 4))[:, ::2]), "w: the array is not contiguous", "gather=True")
     refused(lambda: tombolo.publish("policy", 1, source, gateway=gateway, run="key"), "columns", "not contiguous", "gather=True")
     refused(lambda: view_of("w", torch.empty(2, device="meta")), "w: a tensor on the meta device")
     expect("spelled", (tombolo.dtype_name(torch.bfloat16), view_of("w", source["f8"]).dtype), ("BF16", "F8_E4M3"))
@@ -71,16 +74,19 @@ def each_kind_of_tensor_crosses_as_it_is(lab):
     with tombolo.follow("policy", into=target, gateway=gateway, gather=True) as reader:
         for step in (1, 2):
             base.add_(step)
+            source["numpy"] += step
             for name, fresh in tensors(True).items():
                 source[name].data.copy_(fresh.detach())
             tombolo.publish("policy", step, source, gateway=gateway, run="key", gather=True)
             reader.next(timeout=PATIENCE_S)
             for name, tensor in source.items():
-                got, want = target[name], tensor.tensor if name == "dlpack" else tensor.detach()
+                got = torch.as_tensor(target[name])
+                want = tensor.tensor if name == "dlpack" else torch.as_tensor(tensor).detach()
                 expect(f"{name} of {step}", torch.equal(got.detach().contiguous().view(torch.uint8) if got.dim() else got,
                                                        want.contiguous().view(torch.uint8) if want.dim() else want), True)
         masters = {name: tensor.detach().float() if name in ("bf16", "f8") else tensor for name, tensor in source.items()}
         bf16 = tombolo.publish("policy", 3, masters, gateway=gateway, run="key", gather=True, dtype="bfloat16")
+        bf16.wait_held(timeout=PATIENCE_S) # else the reader's tensors are compared with those of the version before
         with tombolo.follow("policy", into={"bf16": target["bf16"], "f8": torch.zeros(6, 8, dtype=torch.bfloat16)}, gateway=gateway) as cast:
             expect("staged", cast.stage(3, timeout=PATIENCE_S), bf16)
             cast.apply(timeout=PATIENCE_S)

@@ -68,6 +68,9 @@ def ten_lines_run_in_a_fresh_environment(lab):
     site.start()
     said = run(programs / "python", "-c", TEN_LINES, cwd=lab.dir, env=dict(env, TOMBOLO_GATEWAY=f"unix:{site.session_socket}"))
     expect("from the wheel", str(lab.dir / "fresh") in said, True)
+    done = subprocess.run([programs / "python", "-c", "import tombolo; tombolo.library_version()"], capture_output=True, text=True,
+                          env=dict(env, TOMBOLO_LIBRARY="/nowhere/libtombolo.so"), check=False)
+    expect(f"a library that is named wins: {done.stderr}", (done.returncode, "/nowhere/libtombolo.so" in done.stderr), (1, True))
 
 
 @scenario

@@ -106,12 +106,14 @@ void tb_status_pace(struct tb_daemon *d)
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (tb_copy_is_whole(c)) tb_crossing_told_end(&c->told);
         if (tb_copy_is_whole(c) || c->region == NULL) continue;
-        if (tb_copy_held_bytes(c) > c->pace.bytes && !c->failed_lately) {
+        const uint64_t held = tb_copy_held_bytes(c), came = tb_copy_wire_bytes(c);
+        if (held > c->moves.held.bytes && !c->failed_lately) {
             c->failed = TB_OK;
             tb_crossing_told_end(&c->told);
         }
         c->failed_lately = false;
-        tb_lag_look(&c->pace, tb_copy_held_bytes(c));
-        tb_lag_look(&c->came, tb_copy_wire_bytes(c));
+        tb_lag_look(&c->moves.held, held);
+        tb_lag_look(&c->moves.came, came);
+        tb_lag_landing_look(&c->moves.landing, held, came);
     }
 }

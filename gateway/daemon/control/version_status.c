@@ -64,20 +64,14 @@ static json_t *sent(const struct tb_daemon *d, const struct tb_copy *c)
                      ways(&sum));
 }
 
-/* null: no estimate */
-static json_t *eta_json(const struct tb_lag_pace *pace, uint64_t left_bytes)
-{
-    struct tb_lag_eta eta;
-    if (!tb_lag_estimate(pace, left_bytes, &eta)) return json_null();
-    TB_ASSERT(eta.low_s <= eta.high_s);
-    return json_pack("[f, f]", eta.low_s, eta.high_s);
-}
-
 static json_t *eta(const struct tb_copy *c, uint64_t bytes)
 {
+    struct tb_lag_eta eta;
     const uint64_t held = tb_copy_held_bytes(c);
     if (tb_copy_is_whole(c) || c->region == NULL || held >= bytes) return json_null();
-    return eta_json(&c->pace, bytes - held);
+    if (!tb_lag_estimate_rest(&c->moves, bytes - held, &eta)) return json_null();
+    TB_ASSERT(eta.low_s <= eta.high_s);
+    return json_pack("[f, f]", eta.low_s, eta.high_s);
 }
 
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version)

@@ -63,7 +63,7 @@ static void check_copy(const struct tb_daemon *d, const struct tb_copy *copy)
     TB_ASSERT((copy->export_id != 0) <= (copy->source != NULL && copy->region != NULL));
     TB_ASSERT(copy->life != TB_COPY_ASKED || copy->asked_at != 0);
     TB_ASSERT(copy->from_count <= TB_CATALOG_FROM_MAX && copy->told.count <= TB_CROSSING_TOLD_MAX);
-    TB_ASSERT(copy->pace.count <= TB_LAG_SECONDS && copy->came.count <= TB_LAG_SECONDS);
+    TB_ASSERT(copy->moves.held.count <= TB_LAG_SECONDS && copy->moves.came.count <= TB_LAG_SECONDS);
     TB_ASSERT(copy->swept_bad <= copy->swept_chunks);
     for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next)
         check_hop(d, copy, h);

@@ -123,8 +123,7 @@ struct tb_copy {
     uint32_t swept_untold; /* damaged, and not in `rotted` yet: no reason to begin once more */
     tb_time_ns seen_at, whole_at;
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
-    struct tb_lag_pace pace;                       /* bytes held */
-    struct tb_lag_pace came;                       /* bytes, chunks or not */
+    struct tb_lag_moves moves;
     tb_time_ns pace_ns; /* the longest time in which all encoded chunks of one rank came; 0: not known */
     uint64_t opened_wall_ms;
 };

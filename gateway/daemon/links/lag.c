@@ -143,3 +143,26 @@ bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb
     *eta_out = (struct tb_lag_eta){(double)left_bytes / (double)most, (double)left_bytes / (double)least};
     return true;
 }
+
+/* Nothing came by now: what is held is from before. */
+void tb_lag_landing_look(struct tb_lag_landing *l, uint64_t held, uint64_t came)
+{
+    if (!l->begun) *l = (struct tb_lag_landing){.begun = true, .held_first = came == 0 ? held : 0};
+    if (held <= l->held || held <= l->held_first) return;
+    l->held = held;
+    l->came = came;
+}
+
+bool tb_lag_estimate_rest(const struct tb_lag_moves *m, uint64_t left_bytes, struct tb_lag_eta *eta_out)
+{
+    const struct tb_lag_landing *l = &m->landing;
+    if (tb_lag_estimate(&m->held, left_bytes, eta_out)) return true;
+    if (l->held <= l->held_first) return false; /* of what is encoded nobody knows how much it is */
+    const double landed = (double)(l->held - l->held_first);
+    /* A chunk that codecs do not shrink goes as it is. More came than that: it is under way. */
+    const double encoded = l->came < l->held - l->held_first ? (double)l->came / landed : 1;
+    const double rest = (double)left_bytes * encoded;
+    const double under_way = (double)m->came.bytes - landed * encoded;
+    const double comes = under_way > 0 ? rest - under_way : rest;
+    return tb_lag_estimate(&m->came, comes > 0 ? (uint64_t)comes : 0, eta_out);
+}

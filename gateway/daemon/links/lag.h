@@ -119,4 +119,23 @@ struct tb_lag_eta {
 };
 bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb_lag_eta *eta_out);
 
+/* Bytes of a version that had come when a chunk of it landed last. Over a slow link chunks land
+ * seconds apart, several at once, and the bytes between them say when the rest is here. */
+struct tb_lag_landing {
+    bool begun;
+    uint64_t held_first; /* by the process before */
+    uint64_t held, came; /* when it landed */
+};
+void tb_lag_landing_look(struct tb_lag_landing *l, uint64_t held, uint64_t came); /* once a second */
+
+struct tb_lag_moves {
+    struct tb_lag_pace held; /* bytes of chunks */
+    struct tb_lag_pace came; /* bytes as they come: encoded, and of chunks or not */
+    struct tb_lag_landing landing;
+};
+/* As tb_lag_estimate, by what is held. Where that did not grow in one of the seconds, by what came:
+ * the rest takes as many bytes of that as what has landed did, or as it has, less those of chunks
+ * under way. */
+bool tb_lag_estimate_rest(const struct tb_lag_moves *m, uint64_t left_bytes, struct tb_lag_eta *eta_out);
+
 #endif

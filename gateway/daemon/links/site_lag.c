@@ -252,7 +252,7 @@ static void facts_of_copy(struct tb_site_lag *l, const struct tb_copy *copy)
     l->facts.no_memory = !copy->lacks_room && (copy->failed == TB_SITE_NOMEM || copy->failed == TB_TOO_LARGE);
     l->facts.asked = copy->life == TB_COPY_ASKED;
     l->facts.begun = copy->region != NULL;
-    l->facts.still = tb_lag_still(&copy->pace) && tb_lag_still(&copy->came);
+    l->facts.still = tb_lag_still(&copy->moves.held) && tb_lag_still(&copy->moves.came);
 }
 
 /* The first of them, where each that is up says that its day's bytes to here are used up;
@@ -328,7 +328,7 @@ static void estimate(struct tb_site_lag *l)
 {
     struct tb_lag_eta eta;
     if (l->copy == NULL || !tb_lag_moves(l->state.reason)) return;
-    if (!tb_lag_estimate(&l->copy->pace, l->state.left_bytes, &eta)) return;
+    if (!tb_lag_estimate_rest(&l->copy->moves, l->state.left_bytes, &eta)) return;
     TB_ASSERT(eta.low_s <= eta.high_s);
     l->state.eta_low_ms = (uint64_t)(eta.low_s * 1e3) + 1;
     l->state.eta_high_ms = (uint64_t)(eta.high_s * 1e3) + 1;

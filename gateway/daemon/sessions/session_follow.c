@@ -18,6 +18,7 @@
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/control/readable_status.h"
 #include "gateway/daemon/control/site_status.h"
+#include "gateway/daemon/control/tensors_status.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
@@ -436,21 +437,48 @@ static enum tb_status may_look(struct tb_worker_session *s)
     return TB_PEER_DENIED;
 }
 
+static enum tb_status of_site(struct tb_worker_session *s, json_t **out)
+{
+    *out = tb_status_site(s->d);
+    if (*out != NULL) tb_status_hide(s->d->config, &s->identity, *out);
+    return *out != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+/* Before it stages anything, a reader compares a version's tensors with its own. */
+static enum tb_status of_tensors(struct tb_worker_session *s, const char *hex, json_t **out)
+{
+    struct tb_catalog_version_view view;
+    struct tb_id uid;
+    if (!tb_id_parse(hex, &uid) || !tb_catalog_version_get(s->d->catalog, &uid, &view)) return TB_NOT_FOUND;
+    const enum tb_status may = tb_worker_may(s, &view.key.model, false);
+    if (may != TB_OK) return may;
+    struct tb_copy *copy = tb_copy_find(s->d, &uid);
+    if (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region)) return TB_NOT_FOUND;
+    const struct tb_layout **shards = tb_calloc(view.key.shard_count, sizeof *shards);
+    if (shards == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < view.key.shard_count; i++)
+        shards[i] = &tb_arena_place(copy->region, i)->manifest->layout;
+    *out = tb_status_tensors(shards, view.key.shard_count);
+    tb_free(shards);
+    return *out != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+/* A gateway of the release before answers whatever is asked with the site's status. */
 enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_msg_status m;
     if (tb_msg_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
-    const enum tb_status may = may_look(s);
-    if (may != TB_OK) {
-        tb_worker_reply(s, frame->request, may, "");
-        return TB_OK;
-    }
-    json_t *state = tb_status_site(s->d);
-    if (state != NULL) tb_status_hide(s->d->config, &s->identity, state);
-    char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
+    static const char tensors[] = TB_MSG_STATUS_TENSORS;
+    json_t *state = NULL;
+    enum tb_status status = may_look(s);
+    if (status == TB_OK && strncmp(m.what.text, tensors, sizeof tensors - 1) == 0)
+        status = of_tensors(s, m.what.text + sizeof tensors - 1, &state);
+    else if (status == TB_OK)
+        status = of_site(s, &state);
+    char *text = status == TB_OK ? json_dumps(state, JSON_COMPACT) : NULL;
     json_decref(state);
     if (text == NULL) {
-        tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "");
+        tb_worker_reply(s, frame->request, status != TB_OK ? status : TB_SITE_NOMEM, "");
         return TB_OK;
     }
     const struct tb_msg_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};

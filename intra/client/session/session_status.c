@@ -1,4 +1,5 @@
-/* session_status.c - tb_status: this session as JSON, or what the gateway says of the site. */
+/* session_status.c - tb_status: this session as JSON, or what the gateway says of the site or of a
+ * version's tensors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -288,10 +289,12 @@ static int session_status(struct tb_session *s, struct text *t, uint64_t *needed
     return finish(t, needed_out);
 }
 
-static int site_status(struct tb_session *s, struct text *t, uint64_t *needed_out)
+/* what: at most TB_TEXT_BYTES_MAX bytes. */
+static int gateway_status(struct tb_session *s, const char *what, struct text *t, uint64_t *needed_out)
 {
     struct tb_request *request = tb_request_new(s, TB_MSG_STATUS, TB_MSG_STATUS_TEXT, 0);
-    const struct tb_msg_status m = {.what = {"site"}};
+    struct tb_msg_status m = {{""}};
+    snprintf(m.what.text, sizeof m.what.text, "%s", what);
     if (request != NULL) tb_msg_status_encode(&m, &request->payload);
     const struct tb_call call = tb_call_begin(s, SITE_STATUS_MS);
     int status = tb_request_call(s, request, &call, "tb_status");
@@ -306,6 +309,13 @@ static int site_status(struct tb_session *s, struct text *t, uint64_t *needed_ou
     return status;
 }
 
+static bool is_of_tensors(const char *what)
+{
+    static const char begin[] = TB_MSG_STATUS_TENSORS;
+    struct tb_id uid;
+    return strncmp(what, begin, sizeof begin - 1) == 0 && tb_id_parse(what + sizeof begin - 1, &uid);
+}
+
 int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap, uint64_t *needed_out)
 {
     int status = tb_session_enter(session);
@@ -313,10 +323,11 @@ int tb_status(struct tb_session *session, const char *what, char *out, uint64_t 
     struct text t = {.out = out, .cap = out == NULL ? 0 : cap};
     if (what != NULL && strcmp(what, "session") == 0)
         status = session_status(session, &t, needed_out);
-    else if (what != NULL && strcmp(what, "site") == 0)
-        status = site_status(session, &t, needed_out);
+    else if (what != NULL && (strcmp(what, "site") == 0 || is_of_tensors(what)))
+        status = gateway_status(session, what, &t, needed_out);
     else
-        status = tb_fail(TB_BAD_ARGUMENT, "status of what: \"session\" or \"site\"");
+        status = tb_fail(TB_BAD_ARGUMENT,
+                         "status of what: \"session\", \"site\", or \"tensors UID\" of a version");
     tb_session_leave(session);
     return status;
 }

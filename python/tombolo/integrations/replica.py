@@ -150,7 +150,7 @@ class Replica:
     # ---- which way each layer gets its weights: once, from the first version that is there ----
 
     def _ask(self, call: Callable[[Core], Any]) -> Any:
-        """By rank 0 alone, which tells the others: whole tensors are staged for it."""
+        """By rank 0 alone, which tells the others."""
         if self._engine.rank != 0:
             return None
         options = {name: value for name, value in self._options.items() if name not in _OF_READERS}
@@ -165,7 +165,7 @@ class Replica:
 
     def _plan(self, step: int) -> Core:
         if self.core is None:
-            self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self.timeout_s) and core.manifest()))[0]
+            self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.kinds(step, self.timeout_s)))[0]
             made: list[Core] = []
             self.together(f"find the ways of version {step}", lambda: made.append(self._choose()))
             self.core = made[0] # now that each rank has one
@@ -179,7 +179,8 @@ class Replica:
         # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
         into = self.ways.boxes if self.ways is not None and not self.ways.named else None
         self._copied = [] if self.ways is None or into is not None else self.ways.boxes
-        return Core(self.name, gateway=self._gateway, into=into, **self._options)
+        # Boxes are those of the version that was named, which may not be the newest.
+        return Core(self.name, gateway=self._gateway, into=into, check=False, **self._options)
 
     # ---- from version to version ----
 

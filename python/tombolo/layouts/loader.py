@@ -4,9 +4,13 @@ The loader gets tensors without data. Such a tensor records slice, select, view 
 parameter copies it; then source and destination are known, and are a box. So fused and split
 parameters become boxes at any tensor or expert parallelism, without a table of names. A loader
 step that reads values, changes the dtype or turns a box has no box: that name goes through the
-loader as a named tensor, and the log says why."""
+loader as a named tensor, and the log says why.
+
+Of an expert or a layer that another rank has, the loader copies nothing. It is known by its name: one that
+differs in numbers alone has boxes. This rank needs it by neither way."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +25,7 @@ log = logging.getLogger("tombolo.layouts")
 
 _VIEWS = {"alias", "as_strided", "detach", "expand", "movedim", "narrow", "permute", "select", "slice", "split", "split_with_sizes",
           "squeeze", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view", "_unsafe_view", "_reshape_alias"}
+_NUMBER = re.compile(r"\b\d+\b")
 _SAME = {"clone", "_to_copy", "contiguous", "lift_fresh"} # other memory, and the same elements
 
 
@@ -161,15 +166,15 @@ def dry_run(model: Any, manifest: Mapping[str, tuple[str, tuple[int, ...]]],
                 del recorder.targets[begin:]
                 named[name] = str(error) or type(error).__name__
     boxed = {target.box.name for target in recorder.targets}
-    for name in manifest:
-        if name not in boxed and name not in named:
-            named[name] = "the loader copied nothing of it"
+    alike = {_NUMBER.sub("#", name) for name in boxed}
+    left = [name for name in manifest if name not in boxed and name not in named]
+    named.update((name, "the loader copied nothing of it") for name in left if _NUMBER.sub("#", name) not in alike)
     plan = Plan(recorder.targets, named)
-    _say(plan)
+    _say(plan, sum(name not in named for name in left))
     return plan
 
 
-def _say(plan: Plan) -> None:
+def _say(plan: Plan, elsewhere: int) -> None:
     by_parameter: dict[str, int] = {}
     for target in plan.targets:
         by_parameter[target.parameter] = by_parameter.get(target.parameter, 0) + 1
@@ -177,7 +182,7 @@ def _say(plan: Plan) -> None:
         log.debug("layout.boxes parameter=%s boxes=%d", parameter, count)
     for name, why in plan.named.items():
         log.warning("layout.named tensor=%s why=%s", name, why)
-    log.info("layout.planned boxes=%d named=%d", len(plan.targets), len(plan.named))
+    log.info("layout.planned boxes=%d named=%d elsewhere=%d", len(plan.targets), len(plan.named), elsewhere)
 
 
 def manifest_of(items: Iterable[Any]) -> dict[str, tuple[str, tuple[int, ...]]]:

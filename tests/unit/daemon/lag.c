@@ -163,6 +163,70 @@ static void an_estimate_is_a_range_or_none(void **state)
     assert_false(tb_lag_estimate(&p, 1000, &eta));
 }
 
+/* Each third second a chunk of 300 bytes lands, encoded in 150. */
+static void slow_move(struct tb_lag_moves *m, uint64_t *came, uint64_t *held)
+{
+    *came += 50;
+    if (*came % 150 == 0) *held += 300;
+    tb_lag_look(&m->held, *held);
+    tb_lag_look(&m->came, *came);
+    tb_lag_landing_look(&m->landing, *held, *came);
+}
+
+static void chunks_that_land_seconds_apart_have_an_estimate(void **state)
+{
+    (void)state;
+    struct tb_lag_moves m = {0};
+    struct tb_lag_eta eta;
+    uint64_t came = 0, held = 0;
+    for (int second = 0; second < 2; second++) {
+        slow_move(&m, &came, &held);
+        assert_false(tb_lag_estimate_rest(&m, 3000, &eta)); /* of what is encoded none has landed */
+    }
+    for (uint64_t left = 3000; left > 600; left -= 300) {
+        slow_move(&m, &came, &held);
+        assert_true(tb_lag_estimate_rest(&m, left, &eta));
+        assert_true(eta.low_s == (double)left / 100 && eta.high_s == eta.low_s);
+        slow_move(&m, &came, &held);
+        assert_true(tb_lag_estimate_rest(&m, left, &eta)); /* a second less: it is under way */
+        assert_true(eta.low_s == (double)left / 100 - 1 && eta.high_s == eta.low_s);
+        slow_move(&m, &came, &held);
+    }
+    tb_lag_look(&m.came, came); /* a second without anything: who knows */
+    assert_false(tb_lag_estimate_rest(&m, 600, &eta));
+}
+
+/* Of four chunks of 100 bytes that come together the first has landed. */
+static void chunks_under_way_are_counted(void **state)
+{
+    (void)state;
+    struct tb_lag_moves m = {0};
+    struct tb_lag_eta eta;
+    for (uint64_t came = 100; came <= 400; came += 100) {
+        const uint64_t held = came == 400 ? 100 : 0;
+        tb_lag_look(&m.held, held);
+        tb_lag_look(&m.came, came);
+        tb_lag_landing_look(&m.landing, held, came);
+    }
+    assert_true(tb_lag_estimate_rest(&m, 900, &eta));
+    assert_true(eta.low_s == 6 && eta.high_s == 6);
+    assert_true(tb_lag_estimate_rest(&m, 200, &eta)); /* all of it is here, and not yet a chunk */
+    assert_true(eta.low_s == 0 && eta.high_s == 0);
+}
+
+static void what_the_process_before_held_is_no_measure(void **state)
+{
+    (void)state;
+    struct tb_lag_moves m = {0};
+    struct tb_lag_eta eta;
+    uint64_t came = 0, held = 100000;
+    tb_lag_landing_look(&m.landing, held, came);
+    for (int second = 0; second < 6; second++)
+        slow_move(&m, &came, &held);
+    assert_true(tb_lag_estimate_rest(&m, 3000, &eta));
+    assert_true(eta.low_s == 30 && eta.high_s == 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +236,9 @@ int main(void)
         cmocka_unit_test(a_reason_of_a_later_release_is_unknown),
         cmocka_unit_test(what_just_began_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
+        cmocka_unit_test(chunks_that_land_seconds_apart_have_an_estimate),
+        cmocka_unit_test(chunks_under_way_are_counted),
+        cmocka_unit_test(what_the_process_before_held_is_no_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

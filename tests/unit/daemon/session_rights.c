@@ -4,6 +4,7 @@
  * Covers: gateway/daemon/sessions/session_reply.c gateway/daemon/sessions/session_follow.c
  * Covers: gateway/daemon/sessions/session_news.c
  * Covers: gateway/daemon/rights.c */
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/daemon/copies/copies.h"
@@ -126,13 +127,30 @@ static void who_may_not_read_reports_no_lost_hop(void **state)
 
 /* ---- STATUS ---- */
 
-static uint16_t ask_status(struct world *w, struct tb_reader *r_out)
+static uint16_t ask_status_of(struct world *w, const char *what, struct tb_reader *r_out)
 {
     const uint64_t request = worker_request(w->worker);
-    tb_msg_status_encode(&(struct tb_msg_status){.what.text = "site"},
-                         worker_begin(w->worker, TB_MSG_STATUS, request, 4096));
+    struct tb_msg_status m = {{""}};
+    snprintf(m.what.text, sizeof m.what.text, "%s", what);
+    tb_msg_status_encode(&m, worker_begin(w->worker, TB_MSG_STATUS, request, 4096));
     worker_send(w->worker);
     return worker_answer(w->worker, request, r_out);
+}
+
+static uint16_t ask_status(struct world *w, struct tb_reader *r_out)
+{
+    return ask_status_of(w, "site", r_out);
+}
+
+static enum tb_status tensors_of(struct world *w, const char *hex)
+{
+    char what[64];
+    struct tb_reader r;
+    struct tb_msg_reply reply = {0};
+    snprintf(what, sizeof what, TB_MSG_STATUS_TENSORS "%s", hex);
+    if (ask_status_of(w, what, &r) == TB_MSG_STATUS_TEXT) return TB_OK;
+    CHECK_OK(tb_msg_reply_decode(&r, &reply));
+    return tb_msg_status_get(reply.status_negated);
 }
 
 static void who_has_no_right_at_all_is_not_told_what_there_is(void **state)
@@ -161,9 +179,37 @@ static void who_has_one_is(void **state)
     }
 }
 
+static void tensors_are_said_of_what_may_be_read(void **state)
+{
+    static const char *const models[] = {NOBODY, PUBLISHES_ONLY, READS_ONLY};
+    static const enum tb_status wanted[] = {TB_PEER_DENIED, TB_PEER_DENIED, TB_OK};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct world w;
+        char hex[TB_HEX_CHARS];
+        begin(&w, models[i]);
+        tb_id_format(&w.s.made.key.uid, hex);
+        CHECK_STATUS(tensors_of(&w, hex), wanted[i]);
+        end(&w);
+    }
+}
+
+static void tensors_of_no_version_are_not_found(void **state)
+{
+    struct world w;
+    (void)state;
+    begin(&w, READS_ONLY);
+    CHECK_STATUS(tensors_of(&w, "00112233445566778899aabbccddeeff"), TB_NOT_FOUND);
+    CHECK_STATUS(tensors_of(&w, "no uid"), TB_NOT_FOUND);
+    CHECK_STATUS(tensors_of(&w, ""), TB_NOT_FOUND);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_are_said_of_what_may_be_read),
+        cmocka_unit_test(tensors_of_no_version_are_not_found),
         cmocka_unit_test(who_may_not_read_is_given_no_source),
         cmocka_unit_test(who_may_read_is_given_one),
         cmocka_unit_test(who_may_not_read_is_no_copy),
