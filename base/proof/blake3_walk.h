@@ -168,8 +168,8 @@ static inline __attribute__((always_inline)) void chain_out(const lanes chain[8]
             out[l].words[i] = words[i][l];
 }
 
-/* Leaves are read side by side, a block of each at a time: so many streams that no processor fetches
- * all of them ahead by itself. From memory this is a third faster with AVX-512. */
+/* Leaves are read side by side, a block of each at a time: so many streams that no processor
+ * fetches all of them ahead by itself. From memory this is a third faster with AVX-512. */
 #define AHEAD_BYTES 256
 
 static inline __attribute__((always_inline)) void fetch_ahead(const uint8_t *bytes, size_t at)

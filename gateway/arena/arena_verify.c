@@ -167,8 +167,8 @@ static bool find_unproven(struct tb_arena *arena, struct suspect *chunk_out)
     return false;
 }
 
-/* With the mutex, which is let go for the pass. A chunk that was condemned meanwhile may land again:
- * the pass may speak of a mixture, and counts for nothing. */
+/* With the mutex, which is let go for the pass. A chunk that was condemned meanwhile may land
+ * again: the pass may speak of a mixture, and counts for nothing. */
 static void prove_one(const struct suspect *chunk, struct tb_arena_verified *done)
 {
     struct arena_shard *s = chunk->s;

@@ -30,7 +30,7 @@
 #include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
-#include "gateway/daemon/copies/prover.h"
+#include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/found_streams.h"

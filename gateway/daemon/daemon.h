@@ -22,7 +22,7 @@
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
 #include "gateway/daemon/copies/home_landing.h"
-#include "gateway/daemon/copies/prover.h"
+#include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/crossing_policy.h"

@@ -1,4 +1,4 @@
-#include "gateway/daemon/copies/prover.h"
+#include "gateway/daemon/copies/arena_prover.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

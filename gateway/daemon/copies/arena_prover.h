@@ -1,4 +1,4 @@
-/* prover.h - the proofs of chunks that land at home, made by a thread behind the landing.
+/* arena_prover.h - the proofs of chunks that land at home, made by a thread behind the landing.
  *
  * BLAKE3 takes a core longer than all else of a chunk that lands. Where one thread lands all
  * chunks, it would hold up the chunks behind it, and the links that wait for them. So there a
@@ -29,7 +29,8 @@ struct tb_prover {
 
 /* That land chunks from ranks; the other half of the cores is for links. */
 uint32_t tb_landing_threads(const struct tb_config *config);
-/* Behind tb_arena_open, ahead of tb_arena_prove. Without a thread the arena proves as chunks land. */
+/* Behind tb_arena_open, ahead of tb_arena_prove. Without a thread the arena proves as chunks
+ * land. */
 void tb_prover_start(struct tb_daemon *d);
 /* In each tick. `moves`: chunks land. */
 void tb_prover_ask(struct tb_daemon *d, bool moves);
