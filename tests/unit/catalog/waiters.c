@@ -64,8 +64,8 @@ static void an_unsigned_version_answers_no_reader(void **state)
     wait_for(&s, NULL, TB_CATALOG_WAIT_LATEST, 0, 0, 0);
     said(&s, "[   0] answer 5: again\n");
     tb_catalog_version_awaits(s.c, s.now, &v5, false);
-    said(&s, "[   0] answer 4: v5 whole\n[   0] answer 3: v5 whole\n"
-             "[   0] answer 2: v5 whole\n[   0] answer 1: v5 whole\n");
+    said(&s, "[   0] answer 1: v5 whole\n[   0] answer 2: v5 whole\n"
+             "[   0] answer 3: v5 whole\n[   0] answer 4: v5 whole\n");
     site_close(&s);
 }
 
