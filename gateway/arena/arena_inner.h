@@ -28,6 +28,9 @@ struct arena_shard {
     uint8_t has_space; /* atomic */
     uint8_t is_ready;  /* atomic: digests complete */
     uint32_t rotted;   /* atomic: chunks condemned since tb_arena_place_rotted */
+    uint32_t condemned; /* chunks, ever */
+    bool proves;        /* its chunks get their proofs here */
+    uint32_t prove_from; /* where the search for one without a proof goes on */
 };
 
 struct tb_arena_region {
@@ -57,6 +60,7 @@ struct tb_arena {
     struct tb_layouts *layouts;
     bool (*proves)(void *user, const struct tb_name *model); /* NULL: no model */
     void *proves_user;
+    bool proves_later; /* in tb_arena_prove_step, not as chunks land */
     struct tb_arena_region *first, *last;
     struct tb_arena_region *buckets[ARENA_BUCKETS];
 };

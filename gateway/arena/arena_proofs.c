@@ -19,6 +19,13 @@ void tb_arena_prove(struct tb_arena *arena, bool (*of)(void *user, const struct 
     pthread_mutex_unlock(&arena->mutex);
 }
 
+bool tb_arena_prove_later(struct tb_arena *arena, bool later)
+{
+    TB_ASSERT(arena->proves == NULL);
+    arena->proves_later = later;
+    return true;
+}
+
 bool tb_arena_region_proven(const struct tb_arena_region *region)
 {
     if (!tb_arena_region_complete(region)) return false;

@@ -161,7 +161,8 @@ void tb_arena_shard_proves(struct tb_arena_region *region, struct arena_shard *s
 {
     const struct tb_arena *arena = region->arena;
     if (arena->proves == NULL || !arena->proves(arena->proves_user, &region->key.model)) return;
-    s->place.proves = &s->manifest;
+    s->proves = true;
+    if (!arena->proves_later) s->place.proves = &s->manifest;
 }
 
 enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s)
@@ -177,6 +178,8 @@ enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct aren
         .held = (uint64_t *)(void *)(base + s->plan.held),
         .claimed = s->claimed,
     };
+    s->proves = false;
+    s->prove_from = 0;
     tb_arena_shard_proves(region, s);
     return TB_OK;
 }

@@ -37,7 +37,7 @@ static struct found pass(const struct arena_shard *s, uint32_t k)
     TB_ASSERT(k < s->manifest.chunk_count);
     const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
     struct found f = {.good = tb_chunk_matches(&s->manifest, k, chunk), .bytes = bytes};
-    f.proves = f.good && s->place.proves != NULL && !tb_manifest_proof(&s->manifest, k, &f.proof);
+    f.proves = f.good && s->proves && !tb_manifest_proof(&s->manifest, k, &f.proof);
     if (f.proves) f.proof = tb_chunk_proof(&s->manifest, k, chunk);
     return f;
 }
@@ -49,6 +49,7 @@ static void condemn(const struct suspect *chunk)
     TB_ASSERT(tb_place_held(&chunk->s->place, chunk->k));
     tb_arena_life_renew(region->arena);
     tb_bitmap_clear(chunk->s->place.held, chunk->k);
+    chunk->s->condemned++;
     (void)__atomic_fetch_add(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
     tb_id_format(&region->key.uid, uid);
     tb_log(TB_LOG_ERROR, "arena.chunk_damaged",
@@ -115,19 +116,6 @@ enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
     return more ? TB_AGAIN : TB_END;
 }
 
-uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard)
-{
-    if (!tb_arena_place_ready(region, shard)) return 0;
-    return __atomic_exchange_n(&region->shards[shard].rotted, 0, __ATOMIC_ACQ_REL);
-}
-
-bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k)
-{
-    if (!tb_arena_place_ready(region, shard)) return false;
-    const struct arena_shard *s = &region->shards[shard];
-    return tb_place_held(&s->place, k) && !is_suspect(s, k);
-}
-
 /* With the mutex, which is let go for the pass over its bytes. */
 static struct found pass_beside(const struct suspect *chunk)
 {
@@ -140,6 +128,87 @@ static struct found pass_beside(const struct suspect *chunk)
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
     return f;
+}
+
+/* ---- chunks that landed without a proof ---- */
+
+static uint64_t unproven_word(const struct arena_shard *s, uint32_t w)
+{
+    const uint64_t held = __atomic_load_n(&s->place.held[w], __ATOMIC_ACQUIRE);
+    const uint64_t suspect = s->suspect != NULL ? s->suspect[w] : 0;
+    return held & ~suspect & ~__atomic_load_n(&s->manifest.proven[w], __ATOMIC_ACQUIRE);
+}
+
+/* The next one from where the last search ended: chunks land in order, nearly. */
+static bool shard_unproven(struct arena_shard *s, uint32_t *k_out)
+{
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(s->manifest.chunk_count);
+    for (uint32_t i = 0; i < words; i++) {
+        const uint32_t w = (s->prove_from + i) % words;
+        const uint64_t word = unproven_word(s, w);
+        if (word == 0) continue;
+        s->prove_from = w;
+        *k_out = w * 64 + (uint32_t)__builtin_ctzll(word);
+        return true;
+    }
+    return false;
+}
+
+static bool find_unproven(struct tb_arena *arena, struct suspect *chunk_out)
+{
+    for (struct tb_arena_region *region = arena->first; region != NULL; region = region->next) {
+        for (uint32_t i = 0; i < region->key.shard_count && !region->leaving; i++) {
+            struct arena_shard *s = &region->shards[i];
+            if (!s->proves || !tb_arena_place_ready(region, i)) continue;
+            *chunk_out = (struct suspect){.region = region, .s = s};
+            if (!tb_manifest_all_proven(&s->manifest) && shard_unproven(s, &chunk_out->k)) return true;
+        }
+    }
+    return false;
+}
+
+/* With the mutex, which is let go for the pass. A chunk that was condemned meanwhile may land
+ * again: the pass may speak of a mixture, and counts for nothing. */
+static void prove_one(const struct suspect *chunk, struct tb_arena_verified *done)
+{
+    struct arena_shard *s = chunk->s;
+    const uint32_t condemned = s->condemned;
+    const struct found f = pass_beside(chunk);
+    done->chunks++;
+    done->bytes += f.bytes;
+    if (condemned != s->condemned || !tb_place_held(&s->place, chunk->k)) return;
+    if (f.proves) tb_manifest_set_proof(&s->manifest, chunk->k, &f.proof);
+    if (f.good) return;
+    condemn(chunk);
+    done->bad++;
+}
+
+enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes,
+                                   struct tb_arena_verified *done_out)
+{
+    struct suspect chunk;
+    *done_out = (struct tb_arena_verified){0};
+    pthread_mutex_lock(&arena->mutex);
+    bool more = find_unproven(arena, &chunk);
+    while (more && (done_out->chunks == 0 || done_out->bytes < max_bytes)) {
+        prove_one(&chunk, done_out);
+        more = find_unproven(arena, &chunk);
+    }
+    pthread_mutex_unlock(&arena->mutex);
+    return more ? TB_AGAIN : TB_END;
+}
+
+uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard)
+{
+    if (!tb_arena_place_ready(region, shard)) return 0;
+    return __atomic_exchange_n(&region->shards[shard].rotted, 0, __ATOMIC_ACQ_REL);
+}
+
+bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k)
+{
+    if (!tb_arena_place_ready(region, shard)) return false;
+    const struct arena_shard *s = &region->shards[shard];
+    return tb_place_held(&s->place, k) && !is_suspect(s, k);
 }
 
 /* Nearly always the chunk is good, and the pass over its bytes holds up nobody. A chunk that

@@ -1,5 +1,5 @@
 /* arena_verify.h - chunks of an arena that an earlier process left, or that somebody doubts: they
- * are digested again. Threads: as arena.h says. */
+ * are digested again. Chunks that landed without a proof get it. Threads: as arena.h says. */
 #ifndef TB_GATEWAY_ARENA_VERIFY_H
 #define TB_GATEWAY_ARENA_VERIFY_H
 
@@ -34,5 +34,9 @@ struct tb_arena_verified {
  * there is more; TB_END: all are verified. */
 TB_MUST_USE enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
                                                 struct tb_arena_verified *done_out);
+/* Makes proofs of held chunks that lack one, where tb_arena_prove_later was called: at least one
+ * and until max_bytes are passed. Threads and answers are those of tb_arena_verify_step. */
+TB_MUST_USE enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes,
+                                               struct tb_arena_verified *done_out);
 
 #endif

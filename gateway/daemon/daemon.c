@@ -30,6 +30,7 @@
 #include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/found_streams.h"
@@ -139,10 +140,12 @@ static void *verifier_main(void *user)
     return NULL;
 }
 
-/* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. */
+/* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. A
+ * version of which all chunks have their proofs is signed. */
 static void verify_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
+    if (atomic_exchange(&d->prover.proved, false)) tb_home_says_tick(d);
     const uint32_t bad = atomic_exchange(&d->verify_bad, 0);
     if (bad == 0) return;
     d->counters.verify_bad += bad;
@@ -213,6 +216,7 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     tb_service_manager_alive(&d->manager, now);
     const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
+    tb_prover_ask(d, moves);
     tb_copies_sweep(d, now);
     tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
@@ -290,6 +294,7 @@ static enum tb_status arena_open(struct tb_daemon *d)
     char error[TB_ARENA_ERROR_BYTES] = "";
     const enum tb_status status = tb_arena_open(&options, &d->arena, error);
     if (status != TB_OK) return failed("arena", error, "set arena.path or arena.bytes");
+    tb_prover_start(d);
     tb_arena_prove(d->arena, tb_proofs_are_made, d);
     return TB_OK;
 }
@@ -357,12 +362,11 @@ static enum tb_status persist_open(struct tb_daemon *d)
 static enum tb_status fabric_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
-    const uint32_t half = tb_cores_allowed() / 2; /* the other is for links */
     const struct tb_fabric_options options = {.host = d->host,
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = tb_fabric_threads(c->fabric_threads, half),
+                                              .threads = tb_landing_threads(c),
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);
@@ -589,6 +593,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_adopt_stop(d);
     tb_closing_grant(d);
     verifier_end(d);
+    tb_prover_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_live_close(d);

@@ -22,6 +22,7 @@
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
 #include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/crossing_policy.h"
@@ -151,6 +152,7 @@ struct tb_daemon {
     struct tb_anchors *anchors; /* NULL: no anchor.dir */
     struct tb_adopt *adopt;     /* NULL: none was asked for yet */
 
+    struct tb_prover prover;
     pthread_t verifier;
     bool verifier_runs;
     bool verifier_digests; /* arena.reverify */

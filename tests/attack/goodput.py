@@ -9,10 +9,12 @@ worker w0, or none. Each round measures every attack between two measurements of
 ratio is the median over the rounds of attacked / mean of the two. An attack sends what it can in a process
 of its own, on the same cores: what it costs is in the ratio, too. So the link has a rate (400Mbit), as one
 over a WAN has: with `--rate none` the link wants all cores, and the ratio says how many the attacker took.
-Nothing is asserted. Goal on a quiet machine: 0.8 or more."""
+Nothing is asserted. Goal on a quiet machine: 0.8 or more. attack.summary shows what was measured last of
+this build."""
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -26,11 +28,16 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from broken import broken  # noqa: E402
+from claims import EXPORT  # noqa: E402
 from certificates import URI  # noqa: E402
 from forger import Forger, honest_link  # noqa: E402
+from forging_relay import ForgingRelay  # noqa: E402
 from harness import Failed, Lab, Trainer, leavings, prefix_of_this_test, safetensors, wait_for  # noqa: E402
-from hostile import SESSION_HELLO, SUBSCRIBE, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
+from hostile import (HELLO, SESSION_HELLO, SUBSCRIBE, Connection, Ended, frame, link_hello, session_hello, span, text,  # noqa: E402
+                     tls)
 from sayings import VERSION, Key, sealed, statement  # noqa: E402
+from tally import note  # noqa: E402
+from test_holders import RUN_OPEN, UNSUBSCRIBE, report, state_of  # noqa: E402
 from test_inputs import link_seeds, session_seeds  # noqa: E402
 
 F_VERSION, F_STATEMENT, WAIT = 7, 38, 13
@@ -62,9 +69,11 @@ class Pair:
             site.arena_mib = 5 * mib + 64
         self.east.peers.update(west=None, north=None)
         self.west.peers["east"] = f"{lab.address}:{self.east.port}"
-        self.west.subscribe.append(("policy", ["east"]))
+        self.west.peers["north"] = None
+        self.west.subscribe.append(("policy", ["east", "north"]))
         self.east.extra["session"] = {"listen": f"{lab.address}:{self.east.worker_port}"}
         self.link, self.session = (lab.address, self.east.port), (lab.address, self.east.worker_port)
+        self.follower = (lab.address, self.west.port)
         self.forger.east.issue("w0", (URI, b"tombolo://east/worker/w0"))
         self.east.start()
         self.west.start()
@@ -84,7 +93,7 @@ class Pair:
         for i, rank in enumerate(self.trainer.ranks):
             rank.ok("fill", tensors=self.trainer.rows[i], file=str(self.paths[self.number % 2]))
         began = time.monotonic()
-        uid = self.trainer.publish(self.number)
+        self.uid = uid = self.trainer.publish(self.number)
         self.trainer.ranks[0].ok("wait_site", uid=uid, site="west", state=0, timeout_ms=120000)
         return self.bytes / (time.monotonic() - began)
 
@@ -176,10 +185,60 @@ def forged_statements(pair):
     sends(pair, pair.opened_link, lambda: said)
 
 
+def forged_chunks(pair):
+    """West asks this relay for chunks, too. It is a source no more after some, and comes back."""
+    for _ in paced(5):
+        with contextlib.suppress(Ended, Failed, OSError, struct.error):
+            relay = ForgingRelay(pair.forger, "north", pair.link, pair.follower, "policy", "east")
+            with contextlib.closing(relay):
+                relay.run()
+
+
+def claimed_holdings(pair):
+    """Of the newest version, by a reader that holds nothing of it."""
+    said = frame(EXPORT, bytes.fromhex(pair.uid) + struct.pack("<QIB", 1, 2**20, 1) + span(b""))
+    sends(pair, pair.opened_session, lambda: said)
+
+
+def reports(pair):
+    """Of sites that are others, or that do not exist."""
+    raw, names = bytes.fromhex(pair.uid), itertools.cycle(["west", *(f"made-up-{i}" for i in range(60))])
+
+    def said():
+        name = next(names)
+        return report(name, 1, raw) + report(name, 2, raw) + state_of(name, 1, raw)
+    sends(pair, pair.opened_link, said)
+
+
+def claimed_numbers(pair):
+    """A member that computes from number 2^64 - 1, and leaves."""
+    payload = (struct.pack("<I", 1) + text("policy") + text("g") + struct.pack("<II", 0, 1) + os.urandom(16) +
+               struct.pack("<QQ", 1, 2**64 - 1) + span(b""))
+    said = frame(SUBSCRIBE, payload, request=2) + frame(UNSUBSCRIBE, struct.pack("<I", 1), request=3)
+    sends(pair, pair.opened_session, lambda: said)
+
+
+def runs_of_another(pair):
+    said = frame(RUN_OPEN, text("policy") + text("mine") + bytes([0]) + bytes(8), request=2)
+    sends(pair, pair.opened_session, lambda: said)
+
+
+def incarnations(pair):
+    north = pair.forger.north
+    context = tls(north.folder / "ca.crt", north.folder / "gw.crt", north.key)
+    for count in paced(500):
+        with contextlib.suppress(Ended, OSError), Connection(pair.link, context) as connection:
+            connection.send(frame(HELLO, link_hello("north", incarnation=2**64 - count)))
+            connection.answer()
+
+
 ATTACKS = {"strangers connect": strangers, "handshakes of a strange CA": handshakes,
            "frames that do not end": partial_frames, "broken frames of a peer": broken_peer,
            "broken frames of a worker": broken_worker, "waits without an end": waits, "denied requests": denied,
-           "invented versions": invented_versions, "forged statements": forged_statements}
+           "invented versions": invented_versions, "forged statements": forged_statements,
+           "forged chunks of a relay": forged_chunks, "holdings that a reader claims": claimed_holdings,
+           "reports about other sites": reports, "numbers that a member claims": claimed_numbers,
+           "runs over that of another": runs_of_another, "incarnations near the end": incarnations}
 
 
 @contextlib.contextmanager
@@ -229,6 +288,7 @@ def main():
                    "alone_mib_s": round(statistics.median(a for a, _ in pairs) / 2**20, 1),
                    "attacked_mib_s": round(statistics.median(u for _, u in pairs) / 2**20, 1),
                    "rounds": len(pairs)} for what, pairs in found.items()}
+    note("goodput", scenario="goodput", goodput=rows)
     if options.json:
         print(json.dumps(rows))
         return 0

@@ -15,9 +15,9 @@ def built():
     return TOMBOLOD.stat().st_mtime_ns
 
 
-def note(what, **part):
+def note(what, scenario=None, **part):
     FOLDER.mkdir(parents=True, exist_ok=True)
-    name = sys.argv[1] if len(sys.argv) > 1 else "none"
+    name = scenario or (sys.argv[1] if len(sys.argv) > 1 else "none")
     part.update(scenario=name, what=what, built=built())
     (FOLDER / f"{name}.{re.sub('[^a-z0-9]+', '-', what.lower())[:60]}.json").write_text(json.dumps(part))
 

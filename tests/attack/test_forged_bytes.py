@@ -225,4 +225,4 @@ def no_home_forges_bytes_that_a_publisher_signed(lab):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

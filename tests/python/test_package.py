@@ -186,6 +186,25 @@ def what_was_staged_and_not_taken_is_given_back(lab):
     tombolo.close_publishers()
 
 
+@scenario
+def a_reader_takes_only_what_its_home_signed(lab):
+    """P1: home_ca names the CA of the model's home. A version that it signed is staged, of one follower and of an
+    engine. With another site's CA the same version is refused, and the error says why."""
+    site_of(lab)
+    tombolo.publish("policy", 1, {"w": array.array("B", b"once")}, run="key")
+    right, other = lab.pki_dir("east") / "ca.crt", lab.pki_dir("west") / "ca.crt"
+    target = {"w": array.array("B", bytes(4))}
+    with tombolo.follow("policy", into=target, home_ca=right) as reader:
+        expect("staged", (reader.next(timeout=60).number, bytes(target["w"])), (1, b"once"))
+    for ca in (other, str(other)):
+        into = {"w": array.array("B", bytes(4))}
+        with tombolo.follow("policy", into=into, home_ca=ca) as reader:
+            raised(tombolo.Error, lambda reader=reader: reader.stage(1, timeout=60), "signer's certificate")
+            expect("untouched", bytes(into["w"]), bytes(4))
+    raised(tombolo.Error, lambda: tombolo.follow("policy", into=target, home_ca=lab.dir / "nowhere.crt"), "nowhere.crt")
+    tombolo.close_publishers()
+
+
 def raise_(error):
     raise error
 

@@ -1,7 +1,7 @@
 """bench/run as a command: JSON of one shape, exit codes, and nothing left of a bench that was
 killed.
 
-Covers: bench/run sim/leavings.py
+Covers: bench/run bench/without_avx512 bench/hop_floor.c sim/leavings.py
 """
 
 import json
@@ -150,5 +150,32 @@ def leavings_of_a_killed_test_go_at_the_next_start():
     check("without a folder too", within(20, lambda: not of_other[0].exists() and not of_last[0].exists()))
 
 
-run_all(the_command_prints_one_object, the_exit_code_says_whether_the_bench_failed,
+def best_vector(build):
+    done = subprocess.run([str(build / "bench/tombolo-hop-floor"), "--way", "digest", "--bytes", "1048576"], capture_output=True,
+                          text=True, timeout=120, check=True)
+    return json.loads(done.stdout)["vector"]
+
+
+def a_build_runs_without_avx512():
+    """The changed program says so. Where this processor lacks AVX-512 it chooses as before."""
+    build = pathlib.Path(os.environ["TB_BUILD_DIR"])
+    before = best_vector(build)
+    if before in ("neon", "portable"):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        source, changed = pathlib.Path(folder) / "from", pathlib.Path(folder) / "to"
+        (source / "bench").mkdir(parents=True)
+        shutil.copy(build / "bench/tombolo-hop-floor", source / "bench")
+        tool = [sys.executable, str(ROOT / "bench/without_avx512")]
+        done = subprocess.run([*tool, str(source), str(changed)], capture_output=True, text=True, timeout=60)
+        check(f"it is made: {done.stderr}", done.returncode == 0)
+        check(f"{before} becomes avx2", best_vector(changed) == "avx2")
+        check("the build is as it was", best_vector(source) == before)
+        empty = pathlib.Path(folder) / "empty"
+        empty.mkdir()
+        done = subprocess.run([*tool, str(empty), str(empty / "to")], capture_output=True, text=True, timeout=60)
+        check("a folder without a program is refused", done.returncode == 1 and "no program" in done.stderr)
+
+
+run_all(the_command_prints_one_object, a_build_runs_without_avx512, the_exit_code_says_whether_the_bench_failed,
         a_killed_bench_leaves_nothing, leavings_of_a_killed_test_go_at_the_next_start)

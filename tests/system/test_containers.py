@@ -215,4 +215,4 @@ def a_worker_with_a_spiffe_certificate_follows(lab):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

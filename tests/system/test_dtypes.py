@@ -154,4 +154,4 @@ def dtypes_cross_from_memory_to_memory(lab):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 from harness import BUILD, PATIENCE, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
 
@@ -197,4 +198,4 @@ def the_guide_for_two_sites_works(lab):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,7 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
 
 from harness import BUILD, SOURCE, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, wait_for
 
@@ -233,4 +234,4 @@ def packages_install_serve_and_purge(lab):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

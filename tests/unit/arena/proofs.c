@@ -114,6 +114,66 @@ static void what_an_earlier_process_left_is_proven_as_it_is_verified(void **stat
     version_fini(&v);
 }
 
+/* The version is whole before it is proven. Steps do so many bytes, and end. */
+static void what_landed_is_proven_behind_the_landing(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena_verified done;
+    version_make(&v, 8, 2, 3 * MIB);
+    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
+    assert_true(tb_arena_prove_later(arena, true));
+    tb_arena_prove(arena, of, ours);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
+    assert_int_equal(tb_arena_prove_step(arena, 1, &done), TB_END);
+    version_land_all(&v, region);
+    assert_true(tb_arena_region_whole(region));
+    assert_int_equal(tb_arena_region_proven_bytes(region), 0);
+    assert_int_equal(tb_arena_prove_step(arena, 1, &done), TB_AGAIN);
+    assert_int_equal(done.chunks, 1);
+    assert_int_equal(tb_arena_region_proven_bytes(region), done.bytes);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    assert_int_equal(done.bad, 0);
+    proofs_fit(region, 2);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    assert_int_equal(done.chunks, 0);
+    assert_int_equal(tb_arena_free(region), TB_OK);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* P1 P3: home signs no proof of bytes that rotted between the landing and the pass. */
+static void bytes_that_rotted_get_no_proof(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena_verified done;
+    version_make(&v, 9, 1, 3 * MIB);
+    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
+    assert_true(tb_arena_prove_later(arena, true));
+    tb_arena_prove(arena, of, ours);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    version_land_all(&v, region);
+    struct tb_place *p = tb_arena_place(region, 0);
+    p->bytes[p->manifest->chunks[1].offset] ^= 1;
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    assert_int_equal(done.bad, 1);
+    assert_false(tb_place_held(p, 1));
+    assert_false(tb_bitmap_test(p->manifest->proven, 1));
+    assert_int_equal(tb_arena_place_rotted(region, 0), 1);
+    assert_int_equal(tb_manifest_proven_count(p->manifest), p->manifest->chunk_count - 1);
+    assert_true(tb_place_claim(p, 1)); /* it lands again */
+    p->bytes[p->manifest->chunks[1].offset] ^= 1;
+    assert_int_equal(tb_place_finish(p, 1), TB_OK);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    proofs_fit(region, 1);
+    assert_int_equal(tb_arena_free(region), TB_OK);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
 /* An extent tells by its size which release made it. */
 static void an_older_extent_has_no_space_for_proofs(void **state)
 {
@@ -136,6 +196,8 @@ int main(void)
         cmocka_unit_test(what_lands_is_proven_and_stays_so),
         cmocka_unit_test(nothing_is_proven_of_other_models),
         cmocka_unit_test(what_an_earlier_process_left_is_proven_as_it_is_verified),
+        cmocka_unit_test(what_landed_is_proven_behind_the_landing),
+        cmocka_unit_test(bytes_that_rotted_get_no_proof),
         cmocka_unit_test(an_older_extent_has_no_space_for_proofs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,31 @@ static void latest_is_whole_here_and_next_has_begun(void **state)
     site_close(&s);
 }
 
+/* P1: its chunks land before its home has signed it. Then no wait for a version is answered with
+ * it, also one that asks once. With the signature each is answered. */
+static void an_unsigned_version_answers_no_reader(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5);
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    tb_catalog_version_awaits(s.c, s.now, &v5, true);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_LATEST, 0, 0, 1000);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_NEXT, 0, 0, 1000);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_MINIMUM, 5, 0, 1000);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 1000);
+    cross_begin(&s, 5);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "");
+    wait_for(&s, NULL, TB_CATALOG_WAIT_LATEST, 0, 0, 0);
+    said(&s, "[   0] answer 5: again\n");
+    tb_catalog_version_awaits(s.c, s.now, &v5, false);
+    said(&s, "[   0] answer 1: v5 whole\n[   0] answer 2: v5 whole\n"
+             "[   0] answer 3: v5 whole\n[   0] answer 4: v5 whole\n");
+    site_close(&s);
+}
+
 static void after_asks_for_something_newer(void **state)
 {
     (void)state;
@@ -321,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latest_is_whole_here_and_next_has_begun),
+        cmocka_unit_test(an_unsigned_version_answers_no_reader),
         cmocka_unit_test(after_asks_for_something_newer),
         cmocka_unit_test(minimum_is_of_the_newest_run),
         cmocka_unit_test(exact_is_of_the_run_asked_for),

@@ -1,0 +1,73 @@
+#include "gateway/daemon/copies/arena_prover.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/machine.h"
+#include "base/thread.h"
+#include "gateway/arena/arena_proofs.h"
+#include "gateway/arena/arena_verify.h"
+#include "gateway/daemon/daemon.h"
+
+#define STEP_BYTES ((uint64_t)16 << 20)
+#define NICE       10
+
+uint32_t tb_landing_threads(const struct tb_config *config)
+{
+    return tb_fabric_threads(config->fabric_threads, tb_cores_allowed() / 2);
+}
+
+static void prove_all(struct tb_daemon *d)
+{
+    struct tb_prover *p = &d->prover;
+    enum tb_status status = TB_AGAIN;
+    while (status == TB_AGAIN && !atomic_load(&p->stop)) {
+        struct tb_arena_verified done = {0};
+        status = tb_arena_prove_step(d->arena, STEP_BYTES, &done);
+        atomic_fetch_add(&d->verify_bad, done.bad);
+        if (done.chunks > 0) atomic_store(&p->proved, true);
+    }
+    if (atomic_load(&p->proved)) uv_async_send(&d->verify_wake);
+}
+
+static void *prover_main(void *user)
+{
+    struct tb_daemon *d = user;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* this thread alone, on Linux */
+    while (!atomic_load(&d->prover.stop)) {
+        if (sem_wait(&d->prover.due) != 0) continue; /* a signal */
+        atomic_store(&d->prover.asked, false);
+        prove_all(d);
+    }
+    return NULL;
+}
+
+/* The last chunk may land behind the last tick that saw one move: one more tick asks. */
+void tb_prover_ask(struct tb_daemon *d, bool moves)
+{
+    struct tb_prover *p = &d->prover;
+    const bool due = moves || p->moved;
+    p->moved = moves;
+    if (due && p->runs && !atomic_exchange(&p->asked, true)) (void)sem_post(&p->due);
+}
+
+void tb_prover_start(struct tb_daemon *d)
+{
+    struct tb_prover *p = &d->prover;
+    if (tb_landing_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
+    p->runs = tb_arena_prove_later(d->arena, true) && tb_thread_start(&p->thread, prover_main, d) == 0;
+    if (p->runs) return;
+    (void)tb_arena_prove_later(d->arena, false);
+    (void)sem_destroy(&p->due);
+}
+
+void tb_prover_end(struct tb_daemon *d)
+{
+    struct tb_prover *p = &d->prover;
+    if (!p->runs) return;
+    atomic_store(&p->stop, true);
+    (void)sem_post(&p->due);
+    pthread_join(p->thread, NULL);
+    (void)sem_destroy(&p->due);
+    p->runs = false;
+}

@@ -1,0 +1,104 @@
+/* arena_prover.c - where one thread lands chunks at home, another one proves them behind it (P1).
+ *
+ * Covers: gateway/daemon/copies/arena_prover.c */
+#include "gateway/daemon/copies/arena_prover.h"
+
+#include "gateway/arena/arena_proofs.h"
+#include "gateway/arena/arena_reserve.h"
+#include "tests/unit/arena/arena_world.h"
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+struct scene {
+    struct home home;
+    struct version made;
+    struct tb_arena_region *region;
+};
+
+/* Home, with a version that has landed. */
+static void begin(struct scene *c, uint32_t threads)
+{
+    char error[TB_ARENA_ERROR_BYTES];
+    home_new(&c->home);
+    c->home.config->fabric_threads = threads;
+    home_start(&c->home);
+    version_make(&c->made, 5, 1, 3 * MIB);
+    CHECK_OK(tb_arena_reserve(c->home.d->arena, &c->made.key, c->made.list, 1, &c->region, error));
+    version_land_all(&c->made, c->region);
+}
+
+static void end(struct scene *c)
+{
+    CHECK_OK(tb_arena_free(c->region));
+    home_end(&c->home);
+    version_fini(&c->made);
+    home_free(&c->home);
+}
+
+/* The main loop is woken, for it signs what is proven. */
+static void one_landing_thread_has_another_prove(void **state)
+{
+    (void)state;
+    struct scene c;
+    begin(&c, 1);
+    struct tb_daemon *d = c.home.d;
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    assert_true(d->prover.runs);
+    assert_false(tb_arena_region_proven(c.region));
+    tb_prover_ask(d, true);
+    while (!tb_arena_region_proven(c.region) && tb_clock_now() < until)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    assert_true(tb_arena_region_proven(c.region));
+    while (atomic_load(&d->prover.proved) && tb_clock_now() < until)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    assert_false(atomic_load(&d->prover.proved));
+    end(&c);
+}
+
+/* A chunk may land behind the last tick in which one moved. */
+static void the_tick_behind_the_last_move_asks_too(void **state)
+{
+    (void)state;
+    struct tb_daemon *d = calloc(1, sizeof *d);
+    int due = 0;
+    assert_non_null(d);
+    assert_int_equal(sem_init(&d->prover.due, 0, 0), 0);
+    d->prover.runs = true;
+    static const struct {
+        bool moves;
+        int due; /* behind it */
+    } ticks[] = {{false, 0}, {true, 1}, {false, 2}, {false, 2}};
+    for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++) {
+        tb_prover_ask(d, ticks[i].moves);
+        assert_int_equal(sem_getvalue(&d->prover.due, &due), 0);
+        assert_int_equal(due, ticks[i].due);
+        atomic_store(&d->prover.asked, i == 3); /* as the thread takes it */
+    }
+    tb_prover_ask(d, true); /* asked already: once is enough */
+    assert_int_equal(sem_getvalue(&d->prover.due, &due), 0);
+    assert_int_equal(due, 2);
+    assert_int_equal(sem_destroy(&d->prover.due), 0);
+    free(d);
+}
+
+static void more_landing_threads_prove_as_chunks_land(void **state)
+{
+    (void)state;
+    struct scene c;
+    begin(&c, 2);
+    assert_false(c.home.d->prover.runs);
+    assert_true(tb_arena_region_proven(c.region));
+    end(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_landing_thread_has_another_prove),
+        cmocka_unit_test(the_tick_behind_the_last_move_asks_too),
+        cmocka_unit_test(more_landing_threads_prove_as_chunks_land),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
