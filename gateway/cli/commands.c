@@ -178,7 +178,8 @@ static const struct tb_cli_option pki_issue_options[] = {
 
 static const struct tb_cli_option pki_show_options[] = {
     {"config", TB_CLI_FILE, "FILE",
-     "a gateway's configuration: what it lets each identity do, and which certificates it has revoked"},
+     "a gateway's configuration: what it lets each identity do, which certificates it has revoked, and which "
+     "identity a SPIFFE URI has"},
     COMMON_OPTIONS,
     END,
 };
@@ -413,10 +414,9 @@ static const struct tb_cli_command commands[] = {
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 0, 1, tb_cli_pki_issue},
     {"pki show", "[PATH...]", "what certificates say: identity, signer, days left, rights",
      "Lists the certificates of PEM files, and of the .crt and .pem files of folders; without PATH those "
-     "that "
-     "--config names. KIND is root, issuing, gateway, worker, publisher or other. WARNING is renew (under 14 "
-     "days are left), expired, not-valid-yet or revoked. A signer that is among the files is found by its "
-     "signature. Nothing is trusted by it.",
+     "that --config names. KIND is root, issuing, gateway, worker, publisher or other. WARNING is renew "
+     "(under 14 days are left), expired, not-valid-yet, revoked, or not-listed: tls.spiffe has no line for "
+     "its SPIFFE URI. A signer that is among the files is found by its signature. Nothing is trusted by it.",
      "tombolo pki show /etc/tombolo/east --config /etc/tombolo/east.yaml", pki_show_options, 0, 64,
      tb_cli_pki_show},
     {"pki request", "IDENTITY", "make a key, and a request that an authority elsewhere signs",
