@@ -398,9 +398,10 @@ static const struct tb_cli_command commands[] = {
      "tombolo demo --versions 3", demo_options, 0, 0, tb_cli_demo},
     {"init", "SITE", "make all that a gateway of this site needs, with one peer",
      "Writes the configuration DIR/SITE.yaml, and in DIR/SITE a certificate authority, the gateway's "
-     "certificate and, where this side listens, lines for a firewall. With --request there is no authority, "
-     "but a key and a request (gw.csr) that one elsewhere signs. DIR is /etc/tombolo. Nothing that is "
-     "there is changed. Says what to do on the other machine.",
+     "certificate, lines for a firewall where this side listens, and a drop-in of the unit where this "
+     "machine "
+     "has RDMA. With --request there is no authority, but a key and a request (gw.csr) that one elsewhere "
+     "signs. DIR is /etc/tombolo. Nothing that is there is changed. Says what to do on the other machine.",
      "tombolo init west --peer east=gw.east.example --model policy --home east", init_options, 1, 1,
      tb_cli_init},
     {"pki init", "", "make a certificate authority for a site",

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 
-from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
+from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, Veth, expect, main, scenario, wait_for
 
 PAGE = SOURCE / "docs/two-sites.md"
 
@@ -61,11 +61,13 @@ def init_writes_what_two_gateways_need(lab):
     firewall = places["east"] / "east/firewall.nft"
     expect("the port is in it", f"dport {port} " in firewall.read_text(), True)
     expect("a side that dials opens none", (places["west"] / "west/firewall.nft").exists(), False)
-    if subprocess.run("nft list ruleset", shell=True, capture_output=True, check=False).returncode == 0:
-        subprocess.run(["nft", "-c", "-f", firewall], check=True)
+    own_network = ["unshare", "--net", "sh", "-euc"]
+    if shutil.which("nft") and subprocess.run([*own_network, "nft list ruleset"], capture_output=True, check=False).returncode == 0:
+        rules = subprocess.run([*own_network, f"nft -f {firewall}; nft -f {firewall}; nft list table inet tombolo"], capture_output=True, text=True, check=True)
+        expect("a second run leaves no rule of the first", (rules.stdout.count("accept\n"), rules.stdout.count("drop\n")), (2, 1))
     key = (places["east"] / "east/ca.key").read_bytes()
     again = tombolo("init", "east", "--peer", "north", "--dir", places["east"], code=1)
-    expect("what is there stays", ("left alone" in again, (places["east"] / "east/ca.key").read_bytes()), (True, key))
+    expect("what is there stays", ("left alone; another site is added by hand" in again, (places["east"] / "east/ca.key").read_bytes()), (True, key))
 
 
 @scenario
@@ -83,6 +85,28 @@ def init_refuses_what_no_gateway_takes(lab):
 
 
 @scenario
+@scenario
+def init_writes_a_drop_in_for_rdma(lab):
+    """The unit of the package allows no RDMA. Where the machine has a device, init writes what does, and
+    says where it goes; elsewhere it writes none."""
+    if os.getuid() != 0:
+        raise Skipped("only root can play a machine with RDMA")
+    wanted = (SOURCE / "deploy/systemd/rdma.conf").read_text()
+    for site, device in (("east", "mlx5_0"), ("west", "")):
+        etc = lab.dir / site
+        etc.mkdir()
+        script = (f"mount -t tmpfs none /sys/class; mkdir -p /sys/class/infiniband/{device}; mount --bind {etc} /etc; "
+                  f"exec {TOMBOLO} init {site} --peer north --arena 16MiB")
+        done = subprocess.run(["unshare", "--mount", "sh", "-euc", script], capture_output=True, text=True, check=False)
+        expect(f"tombolo init: {done.stdout}{done.stderr}", done.returncode, 0)
+        written = etc / "tombolo" / site / "unit.conf"
+        command = f"install -D -m 644 /etc/tombolo/{site}/unit.conf /etc/systemd/system/tombolod@{site}.service.d/rdma.conf"
+        expect(f"{site} says where it goes", command in done.stdout, bool(device))
+        expect(f"{site} has one", written.exists(), bool(device))
+        if device:
+            expect("settings", *([line for line in text.splitlines() if not line.startswith("#")] for text in (written.read_text(), wanted)))
+
+
 def a_demo_shows_two_sites(lab):
     """P2: from an install alone: versions cross, the example is told, and nothing stays."""
     subprocess.run(["cmake", "--install", BUILD, "--component", "programs", "--prefix", lab.dir / "prefix"], check=True, capture_output=True)
