@@ -235,7 +235,12 @@ static const struct tb_cli_option pki_revoke_options[] = {
     END,
 };
 
-static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
+static const struct tb_cli_option check_options[] = {
+    {"bounds", TB_CLI_FLAG, NULL,
+     "also how many rows each of the gateway's tables may have; --json always says it"},
+    COMMON_OPTIONS,
+    END,
+};
 
 static const struct tb_cli_option show_options[] = {
     {"effective", TB_CLI_FLAG, NULL, "also what FILE does not say, and where each value came from"},
@@ -459,7 +464,7 @@ static const struct tb_cli_command commands[] = {
      "arena's place and size, addresses that are not here. Warnings would not: a certificate that ends "
      "within a week, an arena on a disk, a file or port that another process holds now. Each has "
      "file:line:column. Exits with 1 when there is an error.",
-     "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
+     "tombolo config check /etc/tombolo/east.yaml", check_options, 1, 1, tb_cli_config_check},
     {"config show", "[FILE]", "a configuration: a file's, or the one that a gateway runs with",
      "Prints what FILE says; with --effective all that counts, each value with the line that it stands in, "
      "or "
