@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, Veth, expect, main, scenario, wait_for
 
@@ -85,7 +86,6 @@ def init_refuses_what_no_gateway_takes(lab):
 
 
 @scenario
-@scenario
 def init_writes_a_drop_in_for_rdma(lab):
     """The unit of the package allows no RDMA. Where the machine has a device, init writes what does, and
     says where it goes; elsewhere it writes none."""
@@ -107,6 +107,7 @@ def init_writes_a_drop_in_for_rdma(lab):
             expect("settings", *([line for line in text.splitlines() if not line.startswith("#")] for text in (written.read_text(), wanted)))
 
 
+@scenario
 def a_demo_shows_two_sites(lab):
     """P2: from an install alone: versions cross, the example is told, and nothing stays."""
     subprocess.run(["cmake", "--install", BUILD, "--component", "programs", "--prefix", lab.dir / "prefix"], check=True, capture_output=True)
@@ -179,10 +180,10 @@ class Machine:
 
 def blocks_of(page, least, way):
     """(site, commands) of a page. Where it has two ways, as in ```sh west requested, this one."""
-    blocks = re.findall(r"^```sh (east|west)(?: (made|requested))?\n(.*?)^```$", page.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```sh (east|west)(?: (made|requested|anybody))?\n(.*?)^```$", page.read_text(), re.M | re.S)
     if len(blocks) < least:
         raise Failed(f"{page} has {len(blocks)} blocks of commands")
-    return [(site, text) for site, of, text in blocks if of in ("", way)]
+    return [(site, text) for site, of, text in blocks if of in ("", "anybody", way)]
 
 
 def follow(machines, blocks):
@@ -218,6 +219,21 @@ def the_guide_for_two_sites_works(lab):
         published = machines["east"].root / "tmp/checkpoint-1/weights.bin"
         came, = (machines["west"].root / "tmp/policy").glob("*/weights.bin")
         expect("bytes", came.read_bytes(), published.read_bytes())
+
+
+@scenario
+def the_sizes_of_the_guide_are_those_of_the_plan(lab):
+    """Each row of the table: memory, bandwidth and cores, by the formula of sim/fleet/plan."""
+    sys.path.insert(0, str(SOURCE / "sim/fleet"))
+    import sizing
+    unit = {"GB": 1e9, "TB": 1e12, "Mbit/s": 1e6, "Gbit/s": 1e9, "": 1}
+    found = re.findall(r"^\| ([\d.]+) ([GT]B) \| ([\d.]+) ([GT]B) \| ([\d.]+) ([MG]bit/s) \| ([\d.]+)() \|$", PAGE.read_text(), re.M)
+    expect("rows", len(found), 3)
+    for row in found:
+        version, *told = (float(number) * unit[of] for number, of in zip(row[::2], row[1::2]))
+        made = sizing.arena_bytes(version, 2), sizing.link_bits_per_s(version, 0.03, 60), sizing.gateway_cores(version, 0.03, 60)
+        for what, said, is_ in zip(("memory", "link", "cores"), told, made):
+            expect(f"{what} of {row[0]} {row[1]}: {said:g}, not {is_:g}", abs(said - is_) <= max(0.006 * is_, 0.05), True)
 
 
 if __name__ == "__main__":
