@@ -314,6 +314,27 @@ static void because_of_dates(struct tb_tls_session *s, X509_STORE_CTX *store, in
                            X509_verify_cert_error_string(error), late ? "at" : "but from", at, now);
 }
 
+static bool is_stranger(int error)
+{
+    return error == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY ||
+           error == X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE ||
+           error == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN || error == X509_V_ERR_CERT_SIGNATURE_FAILURE;
+}
+
+/* With the name of the authority, as a stranger has it: so a CA file of another site is noticed. */
+static void because_of_its_authority(struct tb_tls_session *s, X509_STORE_CTX *store)
+{
+    const X509 *cert = X509_STORE_CTX_get_current_cert(store);
+    char name[65] = "";
+    if (cert != NULL)
+        (void)X509_NAME_get_text_by_NID(X509_get_issuer_name(cert), NID_commonName, name, sizeof name);
+    for (char *at = name; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~' || *at == '"') *at = '?';
+    tb_tls_session_because(
+        s, "the peer's certificate: no CA that is trusted here signed it; its authority is called \"%s\"",
+        name);
+}
+
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
 {
     struct tb_tls_session *s = judge(store);
@@ -324,7 +345,10 @@ int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
         return refuse(s, store, TB_TLS_FAULT_DATES, error);
     }
     if (!good) {
-        tb_tls_session_because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
+        if (is_stranger(error))
+            because_of_its_authority(s, store);
+        else
+            tb_tls_session_because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
         return refuse(s, store, TB_TLS_FAULT_TRUST, error);
     }
     if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store, &fault)) return 1;

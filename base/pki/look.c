@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/allocate.h"
@@ -25,6 +26,7 @@ struct row {
 struct tb_pki_look {
     struct row *rows;
     uint32_t count, cap;
+    const struct tb_spiffe *spiffe; /* borrowed; NULL: none */
 };
 
 struct tb_pki_look *tb_pki_look_new(void)
@@ -40,6 +42,11 @@ void tb_pki_look_free(struct tb_pki_look *look)
         X509_free(look->rows[i].cert);
     tb_free(look->rows);
     tb_free(look);
+}
+
+void tb_pki_look_spiffe(struct tb_pki_look *look, const struct tb_spiffe *list)
+{
+    look->spiffe = list;
 }
 
 static bool make_room(struct tb_pki_look *look)
@@ -108,11 +115,34 @@ static void key_text(const X509 *cert, char out[32])
     (void)snprintf(out, 32, "%.20s %d", kind != NULL ? kind : "?", key != NULL ? EVP_PKEY_get_bits(key) : 0);
 }
 
-static enum tb_pki_kind kind_of(X509 *cert, struct tb_identity *identity)
+/* The first URI of a certificate that is a SPIFFE one; "" for none. */
+static void spiffe_text(const X509 *cert, char out[TB_SPIFFE_BYTES_MAX])
 {
-    *identity = (struct tb_identity){.kind = TB_IDENTITY_NONE};
-    if (X509_check_ca(cert) == 1) return tb_pki_signed_by(cert, cert) ? TB_PKI_ROOT : TB_PKI_ISSUING;
-    return tb_tls_cert_identity(NULL, cert, identity) == TB_OK ? TB_PKI_LEAF : TB_PKI_STRANGE;
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    out[0] = '\0';
+    for (int i = 0; out[0] == '\0' && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_URI) continue;
+        const int bytes = ASN1_STRING_length(name->d.uniformResourceIdentifier);
+        if (bytes <= 0 || bytes >= (int)TB_SPIFFE_BYTES_MAX) continue;
+        memcpy(out, ASN1_STRING_get0_data(name->d.uniformResourceIdentifier), (size_t)bytes);
+        out[bytes] = '\0';
+        if (strlen(out) != (size_t)bytes || !tb_spiffe_valid(out)) out[0] = '\0';
+    }
+    GENERAL_NAMES_free(names);
+}
+
+static void tell_kind(const struct tb_pki_look *look, X509 *cert, struct tb_pki_seen *seen)
+{
+    seen->identity = (struct tb_identity){.kind = TB_IDENTITY_NONE};
+    if (X509_check_ca(cert) == 1) {
+        seen->kind = tb_pki_signed_by(cert, cert) ? TB_PKI_ROOT : TB_PKI_ISSUING;
+        return;
+    }
+    const enum tb_status named = tb_tls_cert_identity(look->spiffe, cert, &seen->identity);
+    seen->kind = named == TB_OK ? TB_PKI_LEAF : TB_PKI_STRANGE;
+    seen->unlisted = named == TB_NOT_FOUND;
+    spiffe_text(cert, seen->spiffe);
 }
 
 static int32_t signer_of(const struct tb_pki_look *look, X509 *cert)
@@ -127,7 +157,7 @@ void tb_pki_look_at(const struct tb_pki_look *look, uint32_t index, struct tb_pk
     TB_ASSERT(index < look->count);
     const struct row *row = &look->rows[index];
     *seen_out = (struct tb_pki_seen){.path = row->path, .index = row->index};
-    seen_out->kind = kind_of(row->cert, &seen_out->identity);
+    tell_kind(look, row->cert, seen_out);
     common_name(X509_get_subject_name(row->cert), seen_out->subject);
     common_name(X509_get_issuer_name(row->cert), seen_out->issuer);
     serial_text(row->cert, seen_out->serial);

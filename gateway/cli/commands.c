@@ -182,7 +182,8 @@ static const struct tb_cli_option pki_issue_options[] = {
 
 static const struct tb_cli_option pki_show_options[] = {
     {"config", TB_CLI_FILE, "FILE",
-     "a gateway's configuration: what it lets each identity do, and which certificates it has revoked"},
+     "a gateway's configuration: what it lets each identity do, which certificates it has revoked, and which "
+     "identity a SPIFFE URI has"},
     COMMON_OPTIONS,
     END,
 };
@@ -238,7 +239,12 @@ static const struct tb_cli_option pki_revoke_options[] = {
     END,
 };
 
-static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
+static const struct tb_cli_option check_options[] = {
+    {"bounds", TB_CLI_FLAG, NULL,
+     "also how many rows each of the gateway's tables may have; --json always says it"},
+    COMMON_OPTIONS,
+    END,
+};
 
 static const struct tb_cli_option show_options[] = {
     {"effective", TB_CLI_FLAG, NULL, "also what FILE does not say, and where each value came from"},
@@ -401,9 +407,10 @@ static const struct tb_cli_command commands[] = {
      "tombolo demo --versions 3", demo_options, 0, 0, tb_cli_demo},
     {"init", "SITE", "make all that a gateway of this site needs, with one peer",
      "Writes the configuration DIR/SITE.yaml, and in DIR/SITE a certificate authority, the gateway's "
-     "certificate and, where this side listens, lines for a firewall. With --request there is no authority, "
-     "but a key and a request (gw.csr) that one elsewhere signs. DIR is /etc/tombolo. Nothing that is "
-     "there is changed. Says what to do on the other machine.",
+     "certificate, lines for a firewall where this side listens, and a drop-in of the unit where this "
+     "machine "
+     "has RDMA. With --request there is no authority, but a key and a request (gw.csr) that one elsewhere "
+     "signs. DIR is /etc/tombolo. Nothing that is there is changed. Says what to do on the other machine.",
      "tombolo init west --peer east=gw.east.example --model policy --home east", init_options, 1, 1,
      tb_cli_init},
     {"pki init", "", "make a certificate authority for a site",
@@ -417,10 +424,9 @@ static const struct tb_cli_command commands[] = {
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 0, 1, tb_cli_pki_issue},
     {"pki show", "[PATH...]", "what certificates say: identity, signer, days left, rights",
      "Lists the certificates of PEM files, and of the .crt and .pem files of folders; without PATH those "
-     "that "
-     "--config names. KIND is root, issuing, gateway, worker, publisher or other. WARNING is renew (under 14 "
-     "days are left), expired, not-valid-yet or revoked. A signer that is among the files is found by its "
-     "signature. Nothing is trusted by it.",
+     "that --config names. KIND is root, issuing, gateway, worker, publisher or other. WARNING is renew "
+     "(under 14 days are left), expired, not-valid-yet, revoked, or not-listed: tls.spiffe has no line for "
+     "its SPIFFE URI. A signer that is among the files is found by its signature. Nothing is trusted by it.",
      "tombolo pki show /etc/tombolo/east --config /etc/tombolo/east.yaml", pki_show_options, 0, 64,
      tb_cli_pki_show},
     {"pki request", "IDENTITY", "make a key, and a request that an authority elsewhere signs",
@@ -462,7 +468,7 @@ static const struct tb_cli_command commands[] = {
      "arena's place and size, addresses that are not here. Warnings would not: a certificate that ends "
      "within a week, an arena on a disk, a file or port that another process holds now. Each has "
      "file:line:column. Exits with 1 when there is an error.",
-     "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
+     "tombolo config check /etc/tombolo/east.yaml", check_options, 1, 1, tb_cli_config_check},
     {"config show", "[FILE]", "a configuration: a file's, or the one that a gateway runs with",
      "Prints what FILE says; with --effective all that counts, each value with the line that it stands in, "
      "or "

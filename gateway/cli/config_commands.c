@@ -1,10 +1,12 @@
 /* config_commands.c - tombolo config check, over the daemon's own table of keys. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "gateway/cli/config_commands.h"
+#include "gateway/cli/gateway_user.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/config/bounds.h"
@@ -17,6 +19,7 @@ struct found {
     bool json;
     json_t *errors, *warnings;
     unsigned error_count, warning_count;
+    bool held;        /* a gateway has the store */
     char first[1024]; /* error */
 };
 
@@ -77,6 +80,7 @@ static void on_finding(void *user, const struct tb_start_finding *finding)
     char line[1024];
     uint32_t at, column;
     tb_config_place(s->config, finding->key, &at, &column);
+    if (!finding->refuses && strcmp(finding->key, "store.path") == 0) s->found->held = true;
     (void)snprintf(line, sizeof line, "%.300s:%u:%u: %s", s->found->call->arguments[0], at, column,
                    finding->text);
     note(s->found, finding->refuses, line);
@@ -169,8 +173,23 @@ static enum tb_cli_exit good(const struct found *f, const struct tb_config *conf
                       f->call->arguments[0], config->site.text, config->gateway.text,
                       counted(config->peer_count, "peer").text, counted(config->model_count, "model").text,
                       tb_show_bytes(config->arena_bytes).text, counted(f->warning_count, "warning").text);
-    if (!f->json) bounds_print(&bounds);
+    if (!f->json && tb_cli_given(f->call, "bounds")) bounds_print(&bounds);
+    if (f->held && !f->json)
+        tb_say_note(f->call, "a gateway runs with this store: the warnings of another process are of it, and "
+                             "no fault. `tombolo reload` makes it read the file");
     return said;
+}
+
+/* As the gateway will start. To root each file is readable, and the gateway's own files would be
+ * another user's. */
+static void check_start(struct found *f, const struct tb_config *config)
+{
+    char user[TB_CLI_USER_BYTES];
+    if (!tb_cli_be_gateway(config->store_path, user))
+        tb_say_note(f->call, "checked as root, not as the gateway's user: %s", strerror(errno));
+    else if (user[0] != '\0' && !f->json)
+        tb_say_note(f->call, "checked as %s, to whom the folder of store.path belongs", user);
+    tb_start_check(config, on_finding, &(struct start){f, config});
 }
 
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
@@ -181,7 +200,7 @@ enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
     int status = TB_SITE_NOMEM;
     if (found_begin(&f, call))
         status = tb_config_load_warned(call->arguments[0], on_error, on_warning, &f, &config);
-    if (status == TB_OK) tb_start_check(config, on_finding, &(struct start){&f, config});
+    if (status == TB_OK) check_start(&f, config);
     if (status == TB_OK && f.error_count > 0) status = TB_SITE_CONFIG;
     const enum tb_cli_exit code = status == TB_OK ? good(&f, config) : refused(&f, status);
     tb_config_free(config);

@@ -48,8 +48,10 @@ static enum tb_status connect_to(const char *path, int *fd_out, char error[512])
     const int why = errno;
     (void)close(fd);
     if (why == EACCES || why == EPERM)
-        return refuse(error, TB_PEER_DENIED, "the control socket %s is not open to this user: %s", path,
-                      strerror(why));
+        return refuse(error, TB_PEER_DENIED,
+                      "the control socket %s is not open to this user: %s; root and members of the "
+                      "socket's group (tombolo, as packaged) may use it",
+                      path, strerror(why));
     return refuse(error, TB_GATEWAY_AWAY,
                   "no gateway answers at %s: %s (does tombolod run? else say --control or TOMBOLO_CONTROL)",
                   path, strerror(why));

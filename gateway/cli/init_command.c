@@ -1,5 +1,6 @@
-/* init_command.c - tombolo init: the configuration, certificates and firewall lines of a gateway
- * with one peer, and what is to do on the other machine. */
+/* init_command.c - tombolo init: the configuration, certificates, firewall lines and, for RDMA, the
+ * unit drop-in of a gateway with one peer, and what is to do on the other machine. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -33,9 +34,21 @@ struct plan {
     char folder[PATH_BYTES];                                     /* DIR/SITE: the certificates */
     char run[PATH_BYTES], state[PATH_BYTES], memory[PATH_BYTES]; /* sockets, store, arena */
     bool requests;                                               /* an authority elsewhere signs */
+    bool rdma;                                                   /* this machine has a device for it */
     uid_t owner; /* of what tombolod reads; 0: nobody but us */
     gid_t group;
 };
+
+/* The same settings as deploy/systemd/rdma.conf, which a test compares. */
+static const char rdma_drop_in[] =
+    "# For tombolod@%s, as this machine has RDMA. A NIC pins the arena, so the limit of locked memory goes.\n"
+    "[Service]\n"
+    "LimitMEMLOCK=infinity\n"
+    "PrivateDevices=no\n"
+    "DeviceAllow=char-infiniband_verbs rw\n"
+    "DeviceAllow=char-infiniband_cm rw\n"
+    "DeviceAllow=/dev/infiniband/rdma_cm rw\n"
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_IB\n";
 
 static bool is_name(const char *text)
 {
@@ -60,6 +73,18 @@ static bool read_peer(struct plan *p, const char *text)
     return is_name(p->peer) && wrote > 0 && wrote < (int)sizeof p->address;
 }
 
+/* The kernel lists each RDMA device there. */
+static bool has_rdma(void)
+{
+    bool found = false;
+    DIR *devices = opendir("/sys/class/infiniband");
+    if (devices == NULL) return false;
+    for (const struct dirent *e; !found && (e = readdir(devices)) != NULL;)
+        found = e->d_name[0] != '.';
+    closedir(devices);
+    return found;
+}
+
 /* With --dir everything lies there, for somebody who tries it without being root. */
 static bool read_places(struct plan *p, const struct tb_cli_call *call)
 {
@@ -68,6 +93,7 @@ static bool read_places(struct plan *p, const struct tb_cli_call *call)
     struct passwd row, *user = NULL;
     if (getuid() == 0 && getpwnam_r("tombolo", &row, room, sizeof room, &user) != 0) user = NULL;
     p->dir = own ? tb_cli_text(call, "dir") : DIR_DEFAULT;
+    p->rdma = !own && has_rdma(); /* with --dir no unit of the package runs it */
     p->owner = user != NULL && !own ? user->pw_uid : 0;
     p->group = user != NULL && !own ? user->pw_gid : 0;
     if (snprintf(p->folder, sizeof p->folder, "%s/%s", p->dir, p->site) >= PATH_BYTES - 64) return false;
@@ -163,7 +189,10 @@ static bool write_file(const struct plan *p, const char *path, const char *text)
 static enum tb_cli_exit failed(const struct tb_cli_call *call, const char *path)
 {
     if (errno == EEXIST)
-        return tb_say_failure(call, TB_CONFLICT, "%s is there already and is left alone", path);
+        return tb_say_failure(call, TB_CONFLICT,
+                              "%s is there already and is left alone; another site is added by hand, under "
+                              "peers, and `tombolo reload` takes it",
+                              path);
     return tb_say_failure(call, tb_path_status(errno), "%s: %s", path, strerror(errno));
 }
 
@@ -192,32 +221,55 @@ static enum tb_cli_exit certificates(const struct tb_cli_call *call, const struc
     return give(p, p->folder, 0, 0750) ? TB_CLI_DONE : failed(call, p->folder);
 }
 
-/* The port of this side, for those addresses that should reach it. */
+static bool listens(const struct plan *p)
+{
+    return p->listen != NULL || p->address[0] == '\0';
+}
+
+/* The port of this side, for those addresses that should reach it. The table is made anew each
+ * time: rules of an earlier run would go on accepting. */
 static enum tb_cli_exit firewall(const struct tb_cli_call *call, const struct plan *p)
 {
-    char text[512], path[PATH_BYTES + 64];
+    char text[1024], path[PATH_BYTES + 64];
     const char *port = p->listen != NULL ? strrchr(p->listen, ':') + 1 : PORT_DEFAULT;
     snprintf(path, sizeof path, "%s/firewall.nft", p->folder);
     snprintf(
         text, sizeof text,
-        "# nft -f FILE: gateways of other sites may connect. Put the addresses of %s in place of 0.0.0.0/0.\n"
+        "# nft -f FILE: gateways of other sites may connect. Put the addresses of %s in place of 0.0.0.0/0\n"
+        "# and ::/0. Running it again replaces what it made before.\n"
+        "table inet tombolo {}\n"
+        "flush table inet tombolo\n"
         "table inet tombolo {\n"
         "  chain input {\n"
         "    type filter hook input priority -5; policy accept;\n"
         "    tcp dport %s ip saddr 0.0.0.0/0 accept\n"
+        "    tcp dport %s ip6 saddr ::/0 accept\n"
         "    tcp dport %s drop\n"
         "  }\n"
         "}\n",
-        p->peer, port, port);
-    if (p->listen == NULL && p->address[0] != '\0') return TB_CLI_DONE; /* it opens no port */
+        p->peer, port, port, port);
+    if (!listens(p)) return TB_CLI_DONE; /* it opens no port */
+    return write_file(p, path, text) ? TB_CLI_DONE : failed(call, path);
+}
+
+/* RDMA needs these settings, which the package's unit does not have. */
+static enum tb_cli_exit drop_in(const struct tb_cli_call *call, const struct plan *p)
+{
+    char text[sizeof rdma_drop_in + TB_NAME_BYTES_MAX], path[PATH_BYTES + 64];
+    if (!p->rdma) return TB_CLI_DONE;
+    snprintf(path, sizeof path, "%s/unit.conf", p->folder);
+    snprintf(text, sizeof text, rdma_drop_in, p->site);
     return write_file(p, path, text) ? TB_CLI_DONE : failed(call, path);
 }
 
 static enum tb_cli_exit say_next(const struct tb_cli_call *call, const struct plan *p)
 {
-    const char *upper = p->peer;
     const bool dials = p->address[0] != '\0';
-    char sign[4 * PATH_BYTES] = "";
+    char sign[4 * PATH_BYTES] = "", unit[2 * PATH_BYTES] = "";
+    if (p->rdma)
+        snprintf(unit, sizeof unit,
+                 "     install -D -m 644 %s/unit.conf /etc/systemd/system/tombolod@%s.service.d/rdma.conf\n",
+                 p->folder, p->site);
     if (p->requests)
         snprintf(sign, sizeof sign,
                  "0. Where this site's authority is, sign %s/gw.csr as tombolo://%s/gw, and put here what it "
@@ -227,20 +279,23 @@ static enum tb_cli_exit say_next(const struct tb_cli_call *call, const struct pl
                  p->folder, p->site, p->site, p->folder, p->folder);
     return tb_say_result(
         call,
-        json_pack("{s:s, s:s, s:s, s:s, s:s}", "site", p->site, "config", p->dir, "folder", p->folder, "peer",
-                  p->peer, "certificates", p->requests ? "requested" : "made"),
-        "wrote %s/%s.yaml and %s/ (%s%s)\n\n"
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b}", "site", p->site, "config", p->dir, "folder", p->folder,
+                  "peer", p->peer, "certificates", p->requests ? "requested" : "made", "unit_drop_in",
+                  p->rdma),
+        "wrote %s/%s.yaml and %s/ (%s%s%s)\n\n"
         "%s"
         "1. On the machine of %s, unless that is done:\n"
         "     tombolo init %s --peer %s%s --model %s --home %s\n"
         "2. Give it this site's CA (ca.crt, never ca.key), and take its own in the same way:\n"
         "     scp %s/ca.crt %s:%s/%s/%s-ca.crt\n"
         "3. On both machines:\n"
+        "%s"
         "     systemctl enable --now tombolod@%s    # there: tombolod@%s\n"
         "   tombolo status then shows the link.",
-        p->dir, p->site, p->folder, p->requests ? "request" : "certificates", dials ? "" : ", firewall.nft",
-        sign, upper, p->peer, p->site, dials ? "" : "=ADDRESS-OF-THIS-MACHINE", p->model, p->home, p->folder,
-        p->peer, p->dir, p->peer, p->site, p->site, p->peer);
+        p->dir, p->site, p->folder, p->requests ? "request" : "certificates",
+        listens(p) ? ", firewall.nft" : "", p->rdma ? ", unit.conf" : "", sign, p->peer, p->peer, p->site,
+        dials ? "" : "=ADDRESS-OF-THIS-MACHINE", p->model, p->home, p->folder, p->peer, p->dir, p->peer,
+        p->site, unit, p->site, p->peer);
 }
 
 static enum tb_cli_exit write_all(const struct tb_cli_call *call, const struct plan *p, const char *text)
@@ -253,6 +308,7 @@ static enum tb_cli_exit write_all(const struct tb_cli_call *call, const struct p
     }
     enum tb_cli_exit code = certificates(call, p);
     if (code == TB_CLI_DONE) code = firewall(call, p);
+    if (code == TB_CLI_DONE) code = drop_in(call, p);
     if (code != TB_CLI_DONE) return code;
     return write_file(p, path, text) ? say_next(call, p) : failed(call, path);
 }

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/net/revoked.h"
+#include "base/net/spiffe.h"
 #include "base/pki/look.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
@@ -28,6 +29,7 @@ struct showing {
     struct tb_pki_look *look;
     struct tb_config *config;   /* NULL: no --config */
     struct tb_revoked *revoked; /* that it names */
+    struct tb_spiffe *spiffe;   /* that it names */
     char *paths[FILES_MAX];
     uint32_t path_count;
     uint32_t warnings;
@@ -158,7 +160,9 @@ static const char *warning_of(const struct showing *s, uint32_t index, const str
     if (s->revoked != NULL && tb_pki_look_revoked(s->look, index, s->revoked)) return "revoked";
     const int64_t days = days_left(seen->until_wall_s);
     if (seen->from_wall_s > (int64_t)(tb_clock_wall_ms() / 1000)) return "not-valid-yet";
-    return days < 0 ? "expired" : days < WARN_DAYS ? "renew" : "";
+    if (days < 0) return "expired";
+    if (s->config != NULL && seen->unlisted) return "not-listed"; /* the gateway lets it not in */
+    return days < WARN_DAYS ? "renew" : "";
 }
 
 static void identity_text(const struct tb_pki_seen *seen, char out[TB_URI_BYTES_MAX])
@@ -166,7 +170,8 @@ static void identity_text(const struct tb_pki_seen *seen, char out[TB_URI_BYTES_
     if (seen->identity.kind != TB_IDENTITY_NONE)
         tb_identity_format(&seen->identity, out);
     else
-        (void)snprintf(out, TB_URI_BYTES_MAX, "%s", seen->subject);
+        (void)snprintf(out, TB_URI_BYTES_MAX, "%.*s", (int)TB_URI_BYTES_MAX - 1,
+                       seen->spiffe[0] != '\0' ? seen->spiffe : seen->subject);
 }
 
 static json_t *row_of(const struct showing *s, uint32_t index, const struct tb_pki_seen *seen)
@@ -180,10 +185,10 @@ static json_t *row_of(const struct showing *s, uint32_t index, const struct tb_p
     identity_text(seen, identity);
     tb_show_clean(identity, clean, sizeof clean);
     tb_show_clean(seen->issuer, issuer, sizeof issuer);
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s?, s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o}", "file",
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s?, s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o}", "file",
                      seen->path, "index", (int)seen->index, "kind", kind_text(seen), "identity", clean,
-                     "signer", issuer, "signer_file", by.path, "serial", seen->serial, "sha256", print, "key",
-                     seen->key, "from", time_text(seen->from_wall_s, from), "until",
+                     "spiffe", seen->spiffe, "signer", issuer, "signer_file", by.path, "serial", seen->serial,
+                     "sha256", print, "key", seen->key, "from", time_text(seen->from_wall_s, from), "until",
                      time_text(seen->until_wall_s, until), "days_left",
                      (json_int_t)days_left(seen->until_wall_s), "warning", warning_of(s, index, seen),
                      "rights", rights_of(s, &seen->identity));
@@ -195,6 +200,12 @@ static const char *text_at(const json_t *row, const char *key)
 {
     const char *text = json_string_value(json_object_get(row, key));
     return text != NULL ? text : "";
+}
+
+static void print_uri(const json_t *row)
+{
+    const char *uri = text_at(row, "spiffe");
+    if (uri[0] != '\0' && strcmp(uri, text_at(row, "identity")) != 0) (void)printf("  by its URI %s\n", uri);
 }
 
 static void print_rights(const json_t *row)
@@ -216,6 +227,7 @@ static void print_table(const json_t *rows)
         (void)printf("%-10s %-40s %-16s %9lld  %-13s %s\n", text_at(row, "kind"), text_at(row, "identity"),
                      text_at(row, "signer"), (long long)json_integer_value(json_object_get(row, "days_left")),
                      text_at(row, "warning"), file);
+        print_uri(row);
         print_rights(row);
     }
 }
@@ -258,9 +270,13 @@ static enum tb_cli_exit take_config(struct showing *s)
     if (path == NULL) return TB_CLI_DONE;
     const enum tb_status status = tb_config_load(path, complain, first, &s->config);
     if (status != TB_OK) return tb_say_failure(s->call, TB_BAD_ARGUMENT, "%s", first);
-    if (s->config->tls_revoked == NULL) return TB_CLI_DONE;
-    const enum tb_status listed = tb_revoked_read(s->config->tls_revoked, &s->revoked, error);
-    return listed == TB_OK ? TB_CLI_DONE : tb_say_failure(s->call, listed, "%s", error);
+    const struct tb_config *c = s->config;
+    enum tb_status listed = TB_OK;
+    if (c->tls_revoked != NULL) listed = tb_revoked_read(c->tls_revoked, &s->revoked, error);
+    if (listed == TB_OK && c->tls_spiffe != NULL) listed = tb_spiffe_read(c->tls_spiffe, &s->spiffe, error);
+    if (listed != TB_OK) return tb_say_failure(s->call, listed, "%s", error);
+    tb_pki_look_spiffe(s->look, s->spiffe);
+    return TB_CLI_DONE;
 }
 
 /* Without a path: those that the configuration names. */
@@ -292,6 +308,7 @@ enum tb_cli_exit tb_cli_pki_show(const struct tb_cli_call *call)
     tb_pki_look_free(s.look);
     tb_config_free(s.config);
     tb_revoked_free(s.revoked);
+    tb_spiffe_free(s.spiffe);
     for (uint32_t i = 0; i < s.path_count; i++)
         free(s.paths[i]);
     return code;

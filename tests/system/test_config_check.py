@@ -2,7 +2,7 @@
 
 Covers: gateway/cli/config_commands.c gateway/config/config_checks.c gateway/config/bounds.c
 Covers: gateway/config/start_checks.c gateway/config/config_complaints.c
-Covers: gateway/config/config_explain.c
+Covers: gateway/config/config_explain.c gateway/cli/gateway_user.c
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 
-from harness import SOURCE, TOMBOLO, Failed, expect, main, safetensors, scenario, up, wait_for
+from harness import SOURCE, TOMBOLO, Failed, Skipped, expect, main, safetensors, scenario, up, wait_for
 
 
 @scenario
@@ -75,7 +75,7 @@ def config_check_states_the_bounds_of_tables(lab):
     for site in (east, west):
         path.write_text(site.config_text())
         stated[site.name] = json.loads(lab.tombolo("config", "check", "--json", path).stdout)["bounds"]
-    text = lab.tombolo("config", "check", path).stdout
+    text = lab.tombolo("config", "check", "--bounds", path).stdout
     up(east, west)
     shares = {"versions_of_a_model", "references_of_workers", "references_of_sites"}
     for site in (east, west):
@@ -308,7 +308,34 @@ def a_running_gateway_is_no_error(lab):
     expect("exit code and errors", (code, errors), (0, []))
     for key in ("store.path", "arena.path", "link.listen", "control.socket", "session.socket"):
         expect(f"{key} is held ({warnings})", any(w["text"].startswith(key) for w in warnings), True)
+    said = subprocess.run([TOMBOLO, "config", "check", east.dir / "tombolod.yaml"], capture_output=True, text=True, check=True).stderr
+    expect(f"as text it says that they are no fault: {said}", "a gateway runs with this store" in said, True)
     expect("it goes on", east.control("status")["ok"], True)
+
+
+@scenario
+def root_checks_as_the_gateways_user(lab):
+    """P10: a gateway of the package runs as its own user. What it made is no fault for root, who asks; and
+    what that user may not read is one, also where root may."""
+    if os.getuid() != 0:
+        raise Skipped("only root may become another user")
+    east, _, _ = lab.east_west(through_link=False, arena_mib=16)
+    uid, pki = 65534, lab.pki_dir("east")
+    for folder in (lab.dir, lab.arena_dir, pki.parent, pki, lab.pki_dir("west")):
+        folder.chmod(0o755)
+    east.start()
+    expect("exit code", east.daemon.terminate(), 0)
+    for path in (east.dir, *east.dir.iterdir(), east.arena_path, pki / "gw.key"):
+        os.chown(path, uid, uid)
+    expect("a gateway's own files", checked(lab, east), (0, [], []))
+    theirs = lab.pki_dir("west") / "ca.crt"
+    theirs.chmod(0o600)
+    code, errors, _ = checked(lab, east)
+    expect(f"what its user may not read: {errors}", (code, [f"{theirs}: Permission denied" in e["text"] for e in errors]), (1, [True]))
+    theirs.chmod(0o644)
+    os.chown(east.dir / "store.sqlite", 0, 0)
+    code, errors, _ = checked(lab, east)
+    expect(f"a store that root made: {errors}", (code, ["store.path" in e["text"] for e in errors]), (1, [True]))
 
 
 if __name__ == "__main__":

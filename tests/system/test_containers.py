@@ -14,6 +14,7 @@ import sys
 
 from harness import BUILD, SOURCE, TOMBOLO, Failed, Rollout, Skipped, Trainer, Worker, expect, main, scenario
 from harness import wait_for
+from platform_certificates import platform_certificate
 
 DEPLOY = SOURCE / "deploy"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "tombolo-kubernetes"
@@ -167,22 +168,6 @@ def images_are_made_and_run(lab):
 
 
 # ---- certificates of a platform ----
-
-def openssl(folder, *words):
-    run("openssl", *words, cwd=folder)
-
-
-def platform_certificate(folder, uri):
-    """FOLDER with ca.crt, w.crt and w.key: a CA without constraints, and a certificate with that URI."""
-    folder.mkdir()
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl(folder, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=p")
-    openssl(folder, "req", *key, "-keyout", "w.key", "-out", "w.csr", "-subj", "/CN=w")
-    (folder / "w.key").chmod(0o600)
-    (folder / "extensions").write_text(f"subjectAltName=URI:{uri}\n")
-    openssl(folder, "x509", "-req", "-in", "w.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", "2", "-extfile", "extensions", "-out", "w.crt")
-
 
 @scenario
 def a_worker_with_a_spiffe_certificate_follows(lab):

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 
-from harness import BUILD, PATIENCE, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, Veth, expect, main, scenario, wait_for
 
 PAGE = SOURCE / "docs/two-sites.md"
 
@@ -62,11 +62,13 @@ def init_writes_what_two_gateways_need(lab):
     firewall = places["east"] / "east/firewall.nft"
     expect("the port is in it", f"dport {port} " in firewall.read_text(), True)
     expect("a side that dials opens none", (places["west"] / "west/firewall.nft").exists(), False)
-    if subprocess.run("nft list ruleset", shell=True, capture_output=True, check=False).returncode == 0:
-        subprocess.run(["nft", "-c", "-f", firewall], check=True)
+    own_network = ["unshare", "--net", "sh", "-euc"]
+    if shutil.which("nft") and subprocess.run([*own_network, "nft list ruleset"], capture_output=True, check=False).returncode == 0:
+        rules = subprocess.run([*own_network, f"nft -f {firewall}; nft -f {firewall}; nft list table inet tombolo"], capture_output=True, text=True, check=True)
+        expect("a second run leaves no rule of the first", (rules.stdout.count("accept\n"), rules.stdout.count("drop\n")), (2, 1))
     key = (places["east"] / "east/ca.key").read_bytes()
     again = tombolo("init", "east", "--peer", "north", "--dir", places["east"], code=1)
-    expect("what is there stays", ("left alone" in again, (places["east"] / "east/ca.key").read_bytes()), (True, key))
+    expect("what is there stays", ("left alone; another site is added by hand" in again, (places["east"] / "east/ca.key").read_bytes()), (True, key))
 
 
 @scenario
@@ -81,6 +83,28 @@ def init_refuses_what_no_gateway_takes(lab):
         said = tombolo("init", *argv, "--dir", place, code=code)
         expect(f"{argv}: {said}", word in said, True)
         expect("files", place.exists(), False)
+
+
+@scenario
+def init_writes_a_drop_in_for_rdma(lab):
+    """The unit of the package allows no RDMA. Where the machine has a device, init writes what does, and
+    says where it goes; elsewhere it writes none."""
+    if os.getuid() != 0:
+        raise Skipped("only root can play a machine with RDMA")
+    wanted = (SOURCE / "deploy/systemd/rdma.conf").read_text()
+    for site, device in (("east", "mlx5_0"), ("west", "")):
+        etc = lab.dir / site
+        etc.mkdir()
+        script = (f"mount -t tmpfs none /sys/class; mkdir -p /sys/class/infiniband/{device}; mount --bind {etc} /etc; "
+                  f"exec {TOMBOLO} init {site} --peer north --arena 16MiB")
+        done = subprocess.run(["unshare", "--mount", "sh", "-euc", script], capture_output=True, text=True, check=False)
+        expect(f"tombolo init: {done.stdout}{done.stderr}", done.returncode, 0)
+        written = etc / "tombolo" / site / "unit.conf"
+        command = f"install -D -m 644 /etc/tombolo/{site}/unit.conf /etc/systemd/system/tombolod@{site}.service.d/rdma.conf"
+        expect(f"{site} says where it goes", command in done.stdout, bool(device))
+        expect(f"{site} has one", written.exists(), bool(device))
+        if device:
+            expect("settings", *([line for line in text.splitlines() if not line.startswith("#")] for text in (written.read_text(), wanted)))
 
 
 @scenario
@@ -156,10 +180,10 @@ class Machine:
 
 def blocks_of(page, least, way):
     """(site, commands) of a page. Where it has two ways, as in ```sh west requested, this one."""
-    blocks = re.findall(r"^```sh (east|west)(?: (made|requested))?\n(.*?)^```$", page.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```sh (east|west)(?: (made|requested|anybody))?\n(.*?)^```$", page.read_text(), re.M | re.S)
     if len(blocks) < least:
         raise Failed(f"{page} has {len(blocks)} blocks of commands")
-    return [(site, text) for site, of, text in blocks if of in ("", way)]
+    return [(site, text) for site, of, text in blocks if of in ("", "anybody", way)]
 
 
 def follow(machines, blocks):
@@ -195,6 +219,21 @@ def the_guide_for_two_sites_works(lab):
         published = machines["east"].root / "tmp/checkpoint-1/weights.bin"
         came, = (machines["west"].root / "tmp/policy").glob("*/weights.bin")
         expect("bytes", came.read_bytes(), published.read_bytes())
+
+
+@scenario
+def the_sizes_of_the_guide_are_those_of_the_plan(lab):
+    """Each row of the table: memory, bandwidth and cores, by the formula of sim/fleet/plan."""
+    sys.path.insert(0, str(SOURCE / "sim/fleet"))
+    import sizing
+    unit = {"GB": 1e9, "TB": 1e12, "Mbit/s": 1e6, "Gbit/s": 1e9, "": 1}
+    found = re.findall(r"^\| ([\d.]+) ([GT]B) \| ([\d.]+) ([GT]B) \| ([\d.]+) ([MG]bit/s) \| ([\d.]+)() \|$", PAGE.read_text(), re.M)
+    expect("rows", len(found), 3)
+    for row in found:
+        version, *told = (float(number) * unit[of] for number, of in zip(row[::2], row[1::2]))
+        made = sizing.arena_bytes(version, 2), sizing.link_bits_per_s(version, 0.03, 60), sizing.gateway_cores(version, 0.03, 60)
+        for what, said, is_ in zip(("memory", "link", "cores"), told, made):
+            expect(f"{what} of {row[0]} {row[1]}: {said:g}, not {is_:g}", abs(said - is_) <= max(0.006 * is_, 0.05), True)
 
 
 if __name__ == "__main__":

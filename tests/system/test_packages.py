@@ -83,6 +83,25 @@ def _of(deb, path):
 
 
 @scenario
+def a_missing_program_is_named(lab):
+    """P10: CPack without dpkg-shlibdeps makes packages that name no library, and says nothing of it."""
+    programs = lab.dir / "bin"
+    programs.mkdir()
+    for name in ("bash", "dirname", "realpath", "mkdir", "git", "env", "tail"):
+        if shutil.which(name):
+            (programs / name).symlink_to(shutil.which(name))
+    for name in ("cmake", "cpack", "ninja", "dpkg-deb", "file"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    for have, code, words in (((), 3, "no dpkg-shlibdeps here: deploy/setup installs it"), (("dpkg-shlibdeps",), 7, "the build failed")):
+        for name in have:
+            shutil.copy(programs / "file", programs / name)
+        done = subprocess.run([DEPLOY / "packages", "--build", lab.dir / "build", lab.dir / "out"], env={**os.environ, "PATH": str(programs)},
+                              capture_output=True, text=True, check=False)
+        expect(f"deploy/packages: {done.stderr}", (done.returncode, words in done.stderr), (code, True))
+
+
+@scenario
 def units_are_confined(lab):
     """P8: systemd's own score of what a unit may do. RDMA needs devices, and scores a little more."""
     need("systemd-analyze")

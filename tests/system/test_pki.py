@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from harness import (TOMBOLO, TOMBOLOD, Failed, Trainer, Veth, expect, main, scenario, up, wait_for)
+from platform_certificates import platform_certificate
 
 
 def tombolo(*argv, code=0, **options):
@@ -105,6 +106,40 @@ def a_table_says_what_certificates_are(lab):
     expect("those of the configuration", len(rows("--config", config)), 3)
     for argv, code in (((), 2), ((lab.dir / "none",), 1), ((folder / "gw.key",), 1), (("--config", folder / "gw.crt"), 1)):
         tombolo("pki", "show", *argv, code=code)
+
+
+@scenario
+def a_platforms_certificate_has_the_identity_of_its_line(lab):
+    """P8 P10: pki show reads tls.spiffe as the gateway does: rights and a revocation by the mapped identity."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", read=["tombolo://east/worker/rollout-*"])
+    uri, platform = "spiffe://cluster.example/ns/rl/sa/rollout-3", lab.dir / "platform"
+    platform_certificate(platform, uri)
+    config, listed, revoked = (lab.dir / name for name in ("east.yaml", "spiffe", "revoked"))
+    revoked.write_text("")
+
+    def seen(*options):
+        row, = rows(platform / "w.crt", *options)
+        return row["kind"], row["identity"], row["spiffe"], row["warning"], row["rights"]
+
+    expect("without a configuration", seen(), ("other", uri, uri, "", None))
+    east.extra["tls"] = {"revoked": revoked}
+    config.write_text(east.config_text())
+    expect("without a list", seen("--config", config), ("other", uri, uri, "not-listed", []))
+    east.extra["tls"]["spiffe"] = listed
+    config.write_text(east.config_text())
+    listed.write_text("spiffe://cluster.example/ns/rl/sa/rollout-*  tombolo://east/worker/rollout-*\n")
+    worker = "tombolo://east/worker/rollout-3"
+    expect("by its line", seen("--config", config), ("worker", worker, uri, "", ["read policy"]))
+    said = tombolo("pki", "show", platform / "w.crt", "--config", config)
+    expect(f"as text: {said}", worker in said and f"by its URI {uri}" in said and "rights: read policy" in said, True)
+    lab.tombolo("pki", "revoke", worker, "--list", revoked)
+    expect("its identity is revoked", seen("--config", config)[3], "revoked")
+    listed.write_text("spiffe://cluster.example/ns/rl/sa/trainer  tombolo://east/worker/trainer\n")
+    expect("of another line", seen("--config", config), ("other", uri, uri, "not-listed", []))
+    listed.write_text("nonsense\n")
+    said = tombolo("pki", "show", platform / "w.crt", "--config", config, code=1)
+    expect(f"a list that the gateway refuses: {said}", str(listed) in said, True)
 
 
 @scenario

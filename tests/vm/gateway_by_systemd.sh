@@ -8,7 +8,7 @@ old=$1 new=$2
 unit=tombolod@east
 work=$(mktemp -d)
 arena=/dev/shm/tombolo.arena
-trap 'code=$?; [ $code = 0 ] || { cat "$work"/*.log; journalctl --no-pager -n 60 -o short-monotonic -u "$unit"; }' EXIT
+trap 'code=$?; [ $code = 0 ] || { cat "$work"/*.log || true; journalctl --sync; journalctl -p info --no-pager -n 60 -o short-monotonic -u "$unit"; }' EXIT
 
 show() { systemctl show --value -p "$1" "$unit"; }
 journal() { journalctl --sync && journalctl --no-pager -o cat -u "$unit"; }
@@ -58,7 +58,21 @@ is "the configuration's folder" "$(stat -c '%U:%G %a' /etc/tombolo)" "root:tombo
 tombolo init --quiet east --peer west --listen 127.0.0.1:7400 --arena 64MiB
 sed -i '/^peers:/,/west-ca/c peers: {}' /etc/tombolo/east.yaml # west is never there
 
+# A key that root alone may read, which systemd hands over, as docs/install.md has it.
+key=/etc/tombolo/east/gw.key
+chown root:root $key
+mkdir -p "/run/systemd/system/$unit.service.d"
+printf '[Service]\nLoadCredential=gw.key:%s\n' $key >"/run/systemd/system/$unit.service.d/key.conf"
+sed -i "s,key: $key,key: /run/credentials/$unit.service/gw.key," /etc/tombolo/east.yaml
+systemctl daemon-reload
+
+mistyped=0
+systemctl start tombolod@eats 2>"$work/mistyped" || mistyped=$?
+is "a name without a configuration is refused" "$((mistyped > 0))" 1
+
 systemctl start "$unit" # returns once it is ready
+is "the key is root's alone" "$(stat -c '%U:%G %a' $key)" "root:root 600"
+is "the gateway has systemd's copy of it" "$(grep -c /run/credentials /etc/tombolo/east.yaml)" 1
 first=$(show MainPID)
 is "started" "$(show ActiveState) $(show StatusText)" "active serves"
 is "READY" "$(told "$first" READY=1)" 1
