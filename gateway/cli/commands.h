@@ -14,13 +14,13 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pin(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_unpin(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_rollback(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_list(const struct tb_cli_call *call); /* of its name */
+enum tb_cli_exit tb_cli_describe(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_events(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_audit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
 /* The folder and those above it, open to their owner alone where they are new; errno on false. */

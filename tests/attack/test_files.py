@@ -157,7 +157,7 @@ def ends_with(site, what, why):
         raise Failed(f"{what}: the log does not say \"{why}\":\n{text}")
 
 
-READS = ["status", "versions", "streams", "lag", "chains", "config"]
+READS = ["status", "versions", "streams", "lag", "chains", "config", "events"]
 CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify", "audit", "reload"]
 
 
