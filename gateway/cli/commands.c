@@ -294,6 +294,9 @@ static const struct tb_cli_option explain_options[] = {
 static const struct tb_cli_option help_options[] = {
     {"man", TB_CLI_FLAG, NULL, "the manual page, as roff"},
     {"completion", TB_CLI_FLAG, NULL, "completion for bash: source it"},
+    {"completion-zsh", TB_CLI_FLAG, NULL, "completion for zsh: source it, or _tombolo in a folder of fpath"},
+    {"completion-fish", TB_CLI_FLAG, NULL, "completion for fish: pipe it into source"},
+    {"candidates", TB_CLI_FLAG, NULL, "for these scripts: words that may come next"},
     END,
 };
 
@@ -547,9 +550,10 @@ static const struct tb_cli_command commands[] = {
      "a "
      "row of each reload with its difference.",
      "tombolo reload --reason 'a new experiment'", reload_options, 0, 0, tb_cli_reload},
-    {"help", "[COMMAND...]", "this text, the manual page, or completion for bash",
-     "Shows the commands of `tombolo`, or one of them.", "source <(tombolo help --completion)", help_options,
-     0, 2, tb_cli_manual},
+    {"help", "[COMMAND...]", "this text, the manual page, or completion for shells",
+     "Shows the commands of `tombolo`, or one of them. Completion for bash, zsh and fish knows commands and "
+     "options, and asks the gateway for models, peers, versions and the other names.",
+     "source <(tombolo help --completion)", help_options, 0, INT_MAX, tb_cli_manual},
     {NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL},
 };
 

@@ -2,7 +2,10 @@
 #ifndef TB_GATEWAY_CLI_COMMANDS_H
 #define TB_GATEWAY_CLI_COMMANDS_H
 
+#include <jansson.h>
+
 #include "gateway/cli/cli.h"
+#include "gateway/cli/table.h"
 
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);
@@ -16,6 +19,11 @@ enum tb_cli_exit tb_cli_unpin(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_rollback(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_list(const struct tb_cli_call *call); /* of its name */
 enum tb_cli_exit tb_cli_describe(const struct tb_cli_call *call);
+/* For completion: the rows of a list, by its name or that of one of it. `model` NULL: of all. NULL:
+ * there is no such list, or the gateway does not answer. The caller's. */
+json_t *tb_cli_noun_rows(const struct tb_cli_call *call, const char *noun, const char *model);
+/* The columns of a list, or of "lag"; NULL: there is no such list. */
+const struct tb_column *tb_cli_noun_columns(const char *list);
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call);

@@ -1,10 +1,11 @@
-/* manual.c - what the table of commands says, as help, as a man page and as completion for bash. */
+/* manual.c - what the table of commands says, as help and as a man page. */
 #include "gateway/cli/manual.h"
 
 #include <string.h>
 
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
+#include "gateway/cli/completion.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/status.h"
@@ -153,88 +154,30 @@ static void man_page(FILE *to, const struct tb_cli_command *commands)
         (void)fprintf(to, ".TP\n.B %s\n%s\n", environment[i].name, environment[i].why);
 }
 
-/* Words after `tombolo`: first words of commands, and the second words of those that have two. */
-static void completion_words(FILE *to, const struct tb_cli_command *commands)
+/* Forms for programs; false: none was asked for. */
+static bool for_programs(const struct tb_cli_call *call, const struct tb_cli_command *commands)
 {
-    const char *last = "";
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
-        const size_t first = strcspn(c->name, " ");
-        if (strncmp(last, c->name, first) == 0 && strcspn(last, " ") == first) continue;
-        (void)fprintf(to, "%s%.*s", last[0] == '\0' ? "" : " ", (int)first, c->name);
-        last = c->name;
-    }
-}
-
-static void completion_case(FILE *to, const struct tb_cli_command *c)
-{
-    (void)fprintf(to, "    \"%s\"*) words=\"", c->name);
-    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++)
-        (void)fprintf(to, "--%s ", o->name);
-    (void)fputs("--help\" ;;\n", to);
-}
-
-/* Second words, for commands of two words that share the first. */
-static void completion_second_words(FILE *to, const struct tb_cli_command *commands)
-{
-    for (const struct tb_cli_command *c = commands; c->name != NULL;) {
-        const size_t first = strcspn(c->name, " ");
-        const struct tb_cli_command *next = c;
-        if (c->name[first] == ' ') (void)fprintf(to, "    %.*s) words=\"", (int)first, c->name);
-        for (; next->name != NULL && strncmp(next->name, c->name, first) == 0 &&
-               strcspn(next->name, " ") == first;
-             next++)
-            if (c->name[first] == ' ')
-                (void)fprintf(to, "%s%s", next == c ? "" : " ", next->name + first + 1);
-        if (c->name[first] == ' ') (void)fputs("\" ;;\n", to);
-        TB_ASSERT(next > c);
-        c = next;
-    }
-}
-
-static void completion(FILE *to, const struct tb_cli_command *commands)
-{
-    (void)fputs("# bash completion for tombolo; made by `tombolo help --completion`\n"
-                "_tombolo() {\n"
-                "    local now=${COMP_WORDS[COMP_CWORD]} words=\"\"\n"
-                "    COMPREPLY=()\n"
-                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                "        COMPREPLY=($(compgen -W \"",
-                to);
-    completion_words(to, commands);
-    (void)fputs("\" -- \"$now\"))\n"
-                "        return\n"
-                "    fi\n"
-                "    if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
-                "    case ${COMP_WORDS[1]} in\n",
-                to);
-    completion_second_words(to, commands);
-    (void)fputs(
-        "    esac\n"
-        "    if [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$now\")); return; fi\n"
-        "    fi\n"
-        "    case \"${COMP_WORDS[*]:1}\" in\n",
-        to);
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        completion_case(to, c);
-    (void)fputs("    esac\n"
-                "    case $now in\n"
-                "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$now\")) ;;\n"
-                "    *) COMPREPLY=($(compgen -f -- \"$now\")) ;;\n"
-                "    esac\n"
-                "}\n"
-                "complete -o filenames -F _tombolo tombolo\n",
-                to);
+    if (tb_cli_given(call, "man"))
+        man_page(stdout, commands);
+    else if (tb_cli_given(call, "candidates"))
+        tb_cli_candidates(stdout, commands, call->argument_count, call->arguments);
+    else if (tb_cli_given(call, "completion"))
+        tb_cli_completion_bash(stdout);
+    else if (tb_cli_given(call, "completion-zsh"))
+        tb_cli_completion_zsh(stdout);
+    else if (tb_cli_given(call, "completion-fish"))
+        tb_cli_completion_fish(stdout);
+    else
+        return false;
+    return true;
 }
 
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
 {
-    TB_ASSERT(call->argument_count <= 2); /* the table of commands says so */
     const struct tb_cli_command *commands = tb_cli_commands();
-    if (tb_cli_given(call, "man")) {
-        man_page(stdout, commands);
-    } else if (tb_cli_given(call, "completion")) {
-        completion(stdout, commands);
-    } else if (call->argument_count == 0) {
+    if (for_programs(call, commands)) return TB_CLI_DONE;
+    if (call->argument_count > 2) return tb_say_usage("help", false, "a command has two words at most");
+    if (call->argument_count == 0) {
         tb_cli_help(stdout, commands);
     } else {
         char none[] = "";

@@ -218,6 +218,23 @@ enum tb_cli_exit tb_cli_list(const struct tb_cli_call *call)
     return tb_cli_watch(call, list_once);
 }
 
+json_t *tb_cli_noun_rows(const struct tb_cli_call *call, const char *noun, const char *model)
+{
+    struct tb_answers a = {0};
+    struct tb_rows rows = {0};
+    const struct noun *n = noun_of(noun);
+    if (n != NULL && answers_ask(call, n->asks, model, &a) == TB_CLI_DONE) rows = n->rows(&a);
+    answers_free(&a);
+    return rows.list;
+}
+
+const struct tb_column *tb_cli_noun_columns(const char *list)
+{
+    const struct noun *n = noun_of(list);
+    if (strcmp(list, "lag") == 0) return tb_columns_of_lag;
+    return n != NULL ? n->columns : NULL;
+}
+
 /* ---- one ---- */
 
 static bool has_field(const json_t *row, const char *key, const json_t *value)
