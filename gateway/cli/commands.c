@@ -37,6 +37,12 @@
         "watch", TB_CLI_FLAG, NULL, "again every two seconds, until interrupted"                             \
     }
 
+#define ACT_OPTIONS                                                                                          \
+    {"dry-run", TB_CLI_FLAG, NULL, "show what would change, and change nothing"},                            \
+    {                                                                                                        \
+        "reason", TB_CLI_TEXT, "TEXT", "for the audit record"                                                \
+    }
+
 #define END                                                                                                  \
     {                                                                                                        \
         NULL, TB_CLI_FLAG, NULL, NULL                                                                        \
@@ -88,6 +94,8 @@ static const struct tb_cli_option subscribe_options[] = {
     END,
 };
 
+static const struct tb_cli_option act_options[] = {ACT_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
+
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
 static const struct tb_cli_option table_options[] = {TABLE_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
@@ -125,6 +133,7 @@ static const struct tb_cli_option limit_options[] = {
      "hours of the day (UTC) with a rate of their own, with commas between; none: no hours"},
     {"day-bytes", TB_CLI_TEXT, "SIZE",
      "the most that is sent to PEER in a day (UTC): 500GiB, 2TiB; 0: no limit"},
+    ACT_OPTIONS,
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -277,8 +286,7 @@ static const struct tb_cli_option show_options[] = {
 };
 
 static const struct tb_cli_option reload_options[] = {
-    {"dry-run", TB_CLI_FLAG, NULL, "show what would change, and change nothing"},
-    {"reason", TB_CLI_TEXT, "TEXT", "for the audit record"},
+    ACT_OPTIONS,
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -333,7 +341,7 @@ static const struct tb_cli_command commands[] = {
      "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
      "restart, and other sites are not told. The audit record and `tombolo versions` name the operator. "
      "VERSION is N (the newest run that has it) or R:N.",
-     "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+     "tombolo withdraw policy 1:12 --reason 'reward hacking'", act_options, 2, 2, tb_cli_withdraw},
     {"pin", "MODEL VERSION", "keep this site's readers at a version",
      "Readers of this site get VERSION, and no newer one, until `tombolo unpin` or another pin; also "
      "after a restart. Newer versions go on crossing to this site. The pinned version is never evicted. "
@@ -341,16 +349,16 @@ static const struct tb_cli_command commands[] = {
      "R:N and must be whole here. Exits with 1 where it is not, and names the versions that are, or where "
      "readers here use a newer one: `tombolo rollback` takes those back. If the pinned version is lost or "
      "withdrawn the pin stays, and readers get no version until it is taken away.",
-     "tombolo pin policy 1:12", control_options, 2, 2, tb_cli_pin},
+     "tombolo pin policy 1:12", act_options, 2, 2, tb_cli_pin},
     {"unpin", "MODEL", "let this site's readers have the newest version again",
      "Takes the pin of MODEL away. Readers get the newest version that is whole here. Where no version "
      "is pinned nothing happens.",
-     "tombolo unpin policy", control_options, 1, 1, tb_cli_unpin},
+     "tombolo unpin policy", act_options, 1, 1, tb_cli_unpin},
     {"rollback", "MODEL VERSION", "take this site's readers back to an older version",
      "Pins VERSION, as `tombolo pin` does, although readers here use a newer one. Reader groups that "
      "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
      "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
-     "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
+     "tombolo rollback policy 1:11 --dry-run", act_options, 2, 2, tb_cli_rollback},
     {"verify", "MODEL", "whether workers compute from the bytes that were sealed",
      "With --live each worker of this site that follows MODEL digests the tensors that it computes from, "
      "and compares them with the version's manifest. A worker does so at a low rate, and goes on "

@@ -223,9 +223,9 @@ static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 {
     TB_ASSERT(call->argument_count == 2);
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("withdrawn %s: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", tb_text_of(reply, "where").text,
-                 call->arguments[0], tb_count_of(reply, "run"), tb_count_of(reply, "number"),
-                 tb_text_of(reply, "before").text);
+    (void)printf("%swithdrawn %s: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", tb_cli_dry(reply),
+                 tb_text_of(reply, "where").text, call->arguments[0], tb_count_of(reply, "run"),
+                 tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
 }
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
@@ -236,10 +236,9 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
     json_t *reply = NULL;
     if (!tb_cli_version_of(call->arguments[1], &run, &number))
         return tb_say_failure(call, TB_BAD_ARGUMENT, "a version is N or R:N, not \"%s\"", call->arguments[1]);
-    const enum tb_cli_exit asked = tb_cli_ask(call,
-                                              json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
-                                                        call->arguments[0], "version", call->arguments[1]),
-                                              &reply);
+    json_t *request = json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model", call->arguments[0], "version",
+                                call->arguments[1]);
+    const enum tb_cli_exit asked = tb_cli_ask(call, tb_cli_act(call, request), &reply);
     if (asked != TB_CLI_DONE) return asked;
     return tb_cli_show(call, reply, print_withdrawn);
 }
@@ -252,7 +251,7 @@ static void print_limits(const struct tb_cli_call *call, const json_t *reply)
     const json_t *limit = json_object_get(reply, "limit");
     const json_t *hours = json_object_get(limit, "schedule");
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("%s: rate %s", call->arguments[0], tb_text_of(limit, "rate").text);
+    (void)printf("%s%s: rate %s", tb_cli_dry(reply), call->arguments[0], tb_text_of(limit, "rate").text);
     for (size_t i = 0; i < json_array_size(hours); i++) {
         char clean[TB_RATE_CHARS * 2];
         const char *text = json_string_value(json_array_get(hours, i));
@@ -336,7 +335,7 @@ enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
 {
     const char *wrong = NULL;
     json_t *reply = NULL;
-    json_t *request = limit_request(call, &wrong);
+    json_t *request = tb_cli_act(call, limit_request(call, &wrong));
     TB_ASSERT(request != NULL || wrong != NULL); /* says what is wrong */
     if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
     const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);

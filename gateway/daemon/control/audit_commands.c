@@ -49,6 +49,7 @@ static enum tb_status audited(const char *action, tb_control_fn fn, struct tb_da
                               const json_t *request, json_t *reply, char *error)
 {
     char who[TB_OPERATOR_BYTES], object[TB_AUDIT_OBJECT_BYTES];
+    if (json_is_true(json_object_get(request, "dry_run"))) return fn(d, request, reply, error); /* no act */
     tb_control_operator(d->control, who);
     object_of(request, object);
     const enum tb_status status = fn(d, request, reply, error);
@@ -93,6 +94,10 @@ enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply
     const bool changes =
         json_object_get(request, "files") != NULL || json_is_true(json_object_get(request, "cancel"));
     if (!changes) return tb_adopt_command(user, request, reply, error);
+    if (json_is_true(json_object_get(request, "dry_run"))) {
+        snprintf(error, ERROR_BYTES, "adopt cannot be tried: it reads the files to know what they have");
+        return TB_BAD_ARGUMENT;
+    }
     return audited("adopt", tb_adopt_command, user, request, reply, error);
 }
 
