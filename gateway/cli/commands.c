@@ -96,6 +96,14 @@ static const struct tb_cli_option subscribe_options[] = {
 
 static const struct tb_cli_option act_options[] = {ACT_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
+static const struct tb_cli_option drain_options[] = {
+    {"wait", TB_CLI_SECONDS, "TIME", "until the gateway has ended, for so long at most"},
+    ACT_OPTIONS,
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
 static const struct tb_cli_option table_options[] = {TABLE_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
@@ -451,6 +459,12 @@ static const struct tb_cli_command commands[] = {
      "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
+    {"drain", "", "end this site's gateway without cutting anybody off",
+     "The gateway does as at a SIGTERM: it accepts no connection, lets readers finish, for `drain_ms` at "
+     "most, writes what the store still has to write, says goodbye to its peers and exits with 0. Workers "
+     "go on with what they have, and with the gateway that comes next. With --wait the command ends when "
+     "the gateway has, and exits with 4 where that takes longer.",
+     "tombolo drain --wait 30s --reason 'a new kernel'", drain_options, 0, 0, tb_cli_drain},
     {"audit", "", "who did what at this site, and who was denied",
      "Lists the gateway's audit record, oldest first: acts of operators (withdraw, pin, unpin, rollback, "
      "limit, adopt), start, drain, configuration and certificates, versions that were published, activated "

@@ -25,6 +25,7 @@ json_t *tb_cli_noun_rows(const struct tb_cli_call *call, const char *noun, const
 /* The columns of a list, or of "lag"; NULL: there is no such list. */
 const struct tb_column *tb_cli_noun_columns(const char *list);
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_drain(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);

@@ -1,14 +1,20 @@
-/* operator_commands.c - tombolo status, withdraw and limit: questions to the control socket. */
+/* operator_commands.c - tombolo status, withdraw, drain and limit: questions to the control socket. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/rate.h"
 #include "gateway/cli/commands.h"
+#include "gateway/cli/control_client.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/options.h"
+#include "gateway/cli/show_table.h"
 
-#define ERROR_CHARS 640 /* a sentence that names gateways and an address */
+#define DRAIN_ASK_MS  1000u
+#define DRAIN_LOOK_MS 100u
+
+#define ERROR_CHARS   640 /* a sentence that names gateways and an address */
 
 /* ---- status ---- */
 
@@ -241,6 +247,49 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
     const enum tb_cli_exit asked = tb_cli_ask(call, tb_cli_act(call, request), &reply);
     if (asked != TB_CLI_DONE) return asked;
     return tb_cli_show(call, reply, print_withdrawn);
+}
+
+/* ---- drain ---- */
+
+static void print_drain(const struct tb_cli_call *call, const json_t *reply)
+{
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf(
+        "%sthe gateway takes no more connections, and ends when nobody reads from it any more, after "
+        "%.3g s at most; workers connected: %" PRIu64 "\n",
+        tb_cli_dry(reply), tb_number_of(reply, "drain_ms") / 1e3, tb_count_of(reply, "workers"));
+}
+
+/* Until no gateway answers, or another process does. TB_CLI_TIMEOUT: it is there all the same. */
+static enum tb_cli_exit wait_for_end(const struct tb_cli_call *call, uint64_t pid)
+{
+    const uint64_t seconds = tb_cli_number(call, "wait", 0);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(seconds));
+    for (;;) {
+        json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", "status");
+        char error[512];
+        const enum tb_status s = tb_control_ask(tb_control_path(call), request, DRAIN_ASK_MS, &reply, error);
+        const bool same = s == TB_TIMEOUT || (s == TB_OK && tb_count_of(reply, "pid") == pid);
+        json_decref(request);
+        json_decref(reply);
+        if (!same) return TB_CLI_DONE;
+        if (tb_clock_now() >= until)
+            return tb_say_failure(call, TB_TIMEOUT, "the gateway drains, and did not end within --wait");
+        (void)tb_cli_sleep(DRAIN_LOOK_MS);
+    }
+}
+
+enum tb_cli_exit tb_cli_drain(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    TB_ASSERT(call->argument_count == 0); /* the table of commands says so */
+    const enum tb_cli_exit asked =
+        tb_cli_ask(call, tb_cli_act(call, json_pack("{s:s}", "cmd", "drain")), &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    const uint64_t pid = tb_count_of(reply, "pid");
+    const bool waits = tb_cli_given(call, "wait") && !json_is_true(json_object_get(reply, "dry_run"));
+    const enum tb_cli_exit said = tb_cli_show(call, reply, print_drain);
+    return said == TB_CLI_DONE && waits ? wait_for_end(call, pid) : said;
 }
 
 /* ---- limit ---- */

@@ -9,7 +9,7 @@ import json
 import sys
 
 from bundles import refused
-from harness import Trainer, expect, main, scenario, wait_for
+from harness import PATIENCE, Trainer, expect, main, scenario, wait_for
 
 DRY = "dry run, nothing changed: "
 
@@ -61,6 +61,26 @@ def acts_are_tried_and_have_reasons(lab):
     expect("what was done", acts(east)[len(refusals):],
            [("pin", 'policy 1 reason="an evaluation"'), ("unpin", 'policy reason="it is over"'),
             ("limit", 'west rate="6Mbit" reason="the day shift"'), ("withdraw", 'policy 1 reason="reward hacking"')])
+
+
+@scenario
+def a_gateway_is_drained_by_an_operator(lab):
+    """P9 P10: tried, then done: it ends with 0, the command waits for that, and the record has one
+    row, with the reason."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.start()
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    east.wait_holds(trainer.publish(1))
+    expect("tried", east.cli("drain", "--dry-run", "--wait", "30s").stdout[:len(DRY)], DRY)
+    expect("it goes on", east.control("status")["draining"], False)
+    said = json.loads(east.cli("drain", "--wait", PATIENCE, "--reason", "a new kernel", "--json").stdout)
+    expect("what it said", (said["pid"], said["workers"] >= 1, said["dry_run"]), (east.daemon.popen.pid, True, False))
+    expect("its exit code", east.daemon.ended(), 0)
+    refused(east, 3, "no gateway answers at", "drain")
+    east.start()
+    expect("the record", [row for row in acts(east) if row[0] == "drain"], [("drain", 'reason="a new kernel"')])
+    expect("rows of it", len(east.cli("audit", "--action", "drain", "--json").stdout.splitlines()), 1)
 
 
 if __name__ == "__main__":

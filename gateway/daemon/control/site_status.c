@@ -589,23 +589,12 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},
-    {"versions", cmd_versions},
-    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},
-    {"chains", tb_status_chains},
-    {"withdraw", tb_audited_withdraw},
-    {"pin", tb_audited_pin},
-    {"unpin", tb_audited_unpin},
-    {"rollback", tb_audited_rollback},
-    {"limit", tb_audited_limit},
-    {"adopt", tb_audited_adopt},
-    {"audit", tb_audit_command},
-    {"events", tb_events_command},
-    {"verify", tb_verify_command},
-    {"reload", tb_reload_command},
-    {"config", tb_config_command},
-    {NULL, NULL},
+    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},       {"unpin", tb_audited_unpin},   {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},   {"adopt", tb_audited_adopt},   {"drain", tb_audited_drain},
+    {"audit", tb_audit_command},   {"events", tb_events_command}, {"verify", tb_verify_command},
+    {"reload", tb_reload_command}, {"config", tb_config_command}, {NULL, NULL},
 };
 
 static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
@@ -618,21 +607,10 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},
-    {"versions", cmd_versions},
-    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},
-    {"chains", tb_status_chains},
-    {"withdraw", cmd_refused},
-    {"pin", cmd_refused},
-    {"unpin", cmd_refused},
-    {"rollback", cmd_refused},
-    {"limit", cmd_refused},
-    {"adopt", cmd_refused},
-    {"verify", cmd_refused},
-    {"audit", cmd_refused},
-    {"reload", cmd_refused},
-    {"config", tb_config_command},
-    {"events", tb_events_command},
-    {NULL, NULL},
+    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", cmd_refused},
+    {"pin", cmd_refused},          {"unpin", cmd_refused},        {"rollback", cmd_refused},
+    {"limit", cmd_refused},        {"adopt", cmd_refused},        {"drain", cmd_refused},
+    {"verify", cmd_refused},       {"audit", cmd_refused},        {"reload", cmd_refused},
+    {"config", tb_config_command}, {"events", tb_events_command}, {NULL, NULL},
 };
