@@ -1,6 +1,6 @@
 /* completion.h - words that may come next on a command line, by the table of commands; names of
- * models, peers, versions and the other nouns by the gateway. And the scripts by which bash, zsh and
- * fish ask for them. */
+ * models, peers, versions and the other nouns by the gateway. And the scripts by which bash, zsh
+ * and fish ask for them. */
 #ifndef TB_GATEWAY_CLI_COMPLETION_H
 #define TB_GATEWAY_CLI_COMPLETION_H
 

@@ -1,4 +1,5 @@
-/* operator_commands.c - tombolo status, withdraw, drain and limit: questions to the control socket. */
+/* operator_commands.c - tombolo status, withdraw, drain and limit: questions to the control
+ * socket. */
 #include <inttypes.h>
 #include <string.h>
 
