@@ -67,7 +67,7 @@ static const struct noun nouns[] = {
     {"versions",
      "version",
      ASK_VERSIONS,
-     ASK_CHAINS,
+     ASK_STATUS | ASK_CHAINS,
      ROWS(versions),
      NULL,
      NULL,

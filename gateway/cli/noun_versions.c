@@ -13,10 +13,10 @@ const struct tb_column tb_columns_of_versions[] = {
     {"bytes", "size MB", TB_COLUMN_MB, TB_SHOW},
     {"held_percent", "held %", TB_COLUMN_PERCENT, TB_SHOW_ALWAYS},
     {"eta_s", "eta s", TB_COLUMN_S_RANGE, TB_SHOW_FILLED},
-    {"workers", "workers", TB_COLUMN_COUNT, TB_SHOW},
-    {"workers_whole", "whole", TB_COLUMN_COUNT, TB_SHOW},
-    {"sites", "sites", TB_COLUMN_COUNT, TB_SHOW},
-    {"sites_whole", "whole", TB_COLUMN_COUNT, TB_SHOW},
+    {"workers_whole", "workers whole", TB_COLUMN_COUNT, TB_SHOW},
+    {"workers", "of", TB_COLUMN_COUNT, TB_SHOW},
+    {"sites_whole", "sites whole", TB_COLUMN_COUNT, TB_SHOW},
+    {"sites", "of", TB_COLUMN_COUNT, TB_SHOW},
     {"sites_unknown", "not known", TB_COLUMN_COUNT, TB_SHOW_FILLED},
     {"pinned_by", "pinned by", TB_COLUMN_TEXT, TB_SHOW_FILLED},
     {"withdrawn_by", "withdrawn by", TB_COLUMN_TEXT, TB_SHOW_FILLED},
@@ -166,12 +166,27 @@ static void put_holder(struct tb_rows *rows, json_t *row, const json_t *v, const
         tb_row_copy_as(rows, row, "relay", json_object_get(site, "via"));
 }
 
+/* This site's own copy: `sites` of an answer has the others. */
+static void add_own(struct tb_rows *rows, const json_t *v, const json_t *status)
+{
+    const uint64_t held = tb_count_of(v, "held_bytes"), bytes = tb_count_of(v, "bytes");
+    json_t *row = status != NULL && held > 0 ? tb_row_new(rows) : NULL;
+    if (row == NULL) return;
+    tb_row_copy(rows, row, v, "model");
+    tb_row_version(rows, row, "version", v);
+    tb_row_version_name(rows, row, "name", v);
+    tb_row_copy(rows, row, status, "site");
+    tb_row_put(rows, row, "whole", json_boolean(held >= bytes));
+    tb_row_percent(rows, row, "held_percent", held, bytes);
+}
+
 struct tb_rows tb_rows_of_holders(const struct tb_answers *a)
 {
     struct tb_rows rows = {0};
     const json_t *versions = json_object_get(a->versions, "versions");
     for (size_t i = 0; i < json_array_size(versions); i++) {
         const json_t *v = json_array_get(versions, i), *sites = json_object_get(v, "sites");
+        add_own(&rows, v, a->status);
         for (size_t k = 0; k < json_array_size(sites); k++) {
             json_t *row = tb_row_new(&rows);
             if (row != NULL) put_holder(&rows, row, v, json_array_get(sites, k));

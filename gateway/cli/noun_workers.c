@@ -42,9 +42,9 @@ const struct tb_column tb_columns_of_groups[] = {
     {"members", "members", TB_COLUMN_COUNT, TB_SHOW_ALWAYS},
     {"present", "present", TB_COLUMN_COUNT, TB_SHOW_ALWAYS},
     {"active", "active", TB_COLUMN_TEXT, TB_SHOW_ALWAYS},
-    {"activated", "of members", TB_COLUMN_COUNT, TB_SHOW},
+    {"activated", "active members", TB_COLUMN_COUNT, TB_SHOW},
     {"staging", "staging", TB_COLUMN_TEXT, TB_SHOW},
-    {"staged_whole", "by members", TB_COLUMN_COUNT, TB_SHOW},
+    {"staged_whole", "staged members", TB_COLUMN_COUNT, TB_SHOW},
     {NULL, NULL, TB_COLUMN_TEXT, TB_SHOW},
 };
 
@@ -153,7 +153,7 @@ struct tb_rows tb_rows_of_serving(const struct tb_answers *a)
 
 static void put_group(struct tb_rows *rows, json_t *row, const json_t *g)
 {
-    static const char *const keys[] = {"model", "group", "members", "present", "activated", "staged_whole"};
+    static const char *const keys[] = {"model", "group", "members", "present", "activated"};
     char name[2 * sizeof(struct tb_field)];
     (void)snprintf(name, sizeof name, "%s/%s", tb_text_of(g, "model").text, tb_text_of(g, "group").text);
     tb_row_text(rows, row, "name", name);
@@ -161,6 +161,7 @@ static void put_group(struct tb_rows *rows, json_t *row, const json_t *g)
         tb_row_copy(rows, row, g, keys[i]);
     tb_row_copy_some(rows, row, g, "active");
     tb_row_copy_some(rows, row, g, "staging");
+    if (json_is_string(json_object_get(g, "staging"))) tb_row_copy(rows, row, g, "staged_whole");
 }
 
 struct tb_rows tb_rows_of_groups(const struct tb_answers *a)

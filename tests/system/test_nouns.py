@@ -88,6 +88,9 @@ def each_noun_lists_and_describes(lab):
             descriptions_of(site, noun)
     sites_say_what_lag_says(east, west)
     groups_say_who_switched(west)
+    for site in (east, west):
+        (held,) = json.loads(site.cli("describe", "site", site.name, "--json").stdout)["versions"]
+        expect(f"what {site.name} says that it holds", (held["version"], held["whole"], held["held_percent"]), ("1:1", True, 100))
     expect("hosts of a chain", {r["host"] for r in tsv(west, "chains")}, {"reef", "host-w0"})
     expect("a version by its number", site_of_version(west, "policy/1"), site_of_version(west, "policy/1:1"))
     expect("east's list of groups", east.cli("groups", "--json").stdout, '{"schema":1,"ok":true,"groups":[]}\n')

@@ -142,6 +142,13 @@ static void a_version_counts_its_holders(void **state)
                 "\"activated\":false,\"held_percent\":100},"
                 "{\"model\":\"a\",\"version\":\"1:9\",\"name\":\"a/1:9\",\"site\":\"north\",\"whole\":null,"
                 "\"activated\":null,\"held_percent\":null,\"relay\":\"west\"}]");
+    a.status = answer("{\"site\":\"east\"}"); /* this site's own copy is the first */
+    struct tb_rows own = tb_rows_of_holders(&a);
+    assert_int_equal(json_array_size(own.list), 3);
+    json_array_remove(own.list, 2);
+    json_array_remove(own.list, 1);
+    expect_rows(own, "[{\"model\":\"a\",\"version\":\"1:9\",\"name\":\"a/1:9\",\"site\":\"east\","
+                     "\"whole\":false,\"held_percent\":99}]");
     free_answers(&a);
 }
 
@@ -171,7 +178,7 @@ static void workers_and_groups_are_shown(void **state)
         "\"proof\":\"not proven yet\"}]");
     expect_rows(tb_rows_of_groups(&a),
                 "[{\"name\":\"a/g\",\"model\":\"a\",\"group\":\"g\",\"members\":2,\"present\":1,"
-                "\"active\":\"1:9\",\"activated\":1,\"staged_whole\":0}]");
+                "\"active\":\"1:9\",\"activated\":1}]");
     free_answers(&a);
 }
 
