@@ -309,6 +309,7 @@ static const struct tb_cli_option explain_options[] = {
 
 static const struct tb_cli_option help_options[] = {
     {"man", TB_CLI_FLAG, NULL, "the manual page, as roff"},
+    {"man-pages", TB_CLI_FILE, "DIR", "a manual page for each command, written into this folder"},
     {"completion", TB_CLI_FLAG, NULL, "completion for bash: source it"},
     {"completion-zsh", TB_CLI_FLAG, NULL, "completion for zsh: source it, or _tombolo in a folder of fpath"},
     {"completion-fish", TB_CLI_FLAG, NULL, "completion for fish: pipe it into source"},

@@ -1,27 +1,19 @@
-/* manual.c - what the table of commands says, as help and as a man page. */
+/* manual.c - what the table of commands says, as help. */
 #include "gateway/cli/manual.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/completion.h"
+#include "gateway/cli/man_pages.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/status.h"
 
-static const char intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
+const char tb_cli_intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
                             "every datacenter where rollouts run.";
-
-static const struct {
-    const char *name;
-    const char *why;
-} environment[] = {
-    {"TOMBOLO_GATEWAY", "where the gateway listens for workers, when --gateway is not given"},
-    {"TOMBOLO_CONTROL", "the gateway's control socket, when --control is not given"},
-    {"TOMBOLO_CA, TOMBOLO_CERT, TOMBOLO_KEY",
-     "PEM files for a gateway on another host, when --ca, --cert and --key are not given"},
-};
 
 static void exit_codes(FILE *to, const char *format)
 {
@@ -32,14 +24,14 @@ static void exit_codes(FILE *to, const char *format)
 
 void tb_cli_help(FILE *to, const struct tb_cli_command *commands)
 {
-    (void)fprintf(to, "%s\n\nusage: tombolo COMMAND [OPTION...]\n\n", intro);
+    (void)fprintf(to, "%s\n\nusage: tombolo COMMAND [OPTION...]\n\n", tb_cli_intro);
     for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        (void)fprintf(to, "  %-15s %s\n", c->name, c->summary);
+        (void)fprintf(to, "  %-17s %s\n", c->name, c->summary);
     (void)fprintf(to, "\n`tombolo COMMAND --help` says more, with an example. Exit codes:\n\n");
     exit_codes(to, "  %3d  %s\n");
     (void)fprintf(to, "\nEnvironment:\n\n");
-    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
-        (void)fprintf(to, "  %s\n      %s\n", environment[i].name, environment[i].why);
+    for (const struct tb_cli_variable *v = tb_cli_environment; v->name != NULL; v++)
+        (void)fprintf(to, "  %s\n      %s\n", v->name, v->why);
 }
 
 /* Prints words of `text`, broken at 100 columns, each line behind `indent`. */
@@ -105,60 +97,11 @@ bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const ch
     return any;
 }
 
-/* A line that begins with a dot or a quote would be a macro, and a backslash an escape. */
-static void roff(FILE *to, const char *text)
-{
-    if (*text == '.' || *text == '\'') (void)fputs("\\&", to);
-    for (; *text != '\0'; text++) {
-        if (*text == '\\' || *text == '-') (void)fputc('\\', to);
-        (void)fputc(*text, to);
-    }
-}
-
-static void man_command(FILE *to, const struct tb_cli_command *c)
-{
-    (void)fputs(".SS \"", to);
-    roff(to, c->name);
-    (void)fputc(' ', to);
-    roff(to, c->arguments);
-    (void)fputs("\"\n", to);
-    roff(to, c->text);
-    (void)fputc('\n', to);
-    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++) {
-        char text[64];
-        option_text(text, sizeof text, o);
-        (void)fputs(".TP\n.B ", to);
-        roff(to, text);
-        (void)fputc('\n', to);
-        roff(to, o->why);
-        (void)fputc('\n', to);
-    }
-    (void)fputs(".PP\nExample:\n.PP\n.RS\n", to);
-    roff(to, c->example);
-    (void)fputs("\n.RE\n", to);
-}
-
-static void man_page(FILE *to, const struct tb_cli_command *commands)
-{
-    (void)fprintf(
-        to,
-        ".TH TOMBOLO 1 \"\" \"Tombolo\"\n.SH NAME\ntombolo \\- publish and follow the weights of a model\n"
-        ".SH SYNOPSIS\n.B tombolo\n.I COMMAND\n[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n%s\n.SH COMMANDS\n",
-        intro);
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        man_command(to, c);
-    (void)fputs(".SH EXIT STATUS\n", to);
-    exit_codes(to, ".TP\n.B %d\n%s\n");
-    (void)fputs(".SH ENVIRONMENT\n", to);
-    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
-        (void)fprintf(to, ".TP\n.B %s\n%s\n", environment[i].name, environment[i].why);
-}
-
 /* Forms for programs; false: none was asked for. */
 static bool for_programs(const struct tb_cli_call *call, const struct tb_cli_command *commands)
 {
     if (tb_cli_given(call, "man"))
-        man_page(stdout, commands);
+        tb_cli_man_page(stdout, commands);
     else if (tb_cli_given(call, "candidates"))
         tb_cli_candidates(stdout, commands, call->argument_count, call->arguments);
     else if (tb_cli_given(call, "completion"))
@@ -175,7 +118,11 @@ static bool for_programs(const struct tb_cli_call *call, const struct tb_cli_com
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
 {
     const struct tb_cli_command *commands = tb_cli_commands();
-    if (for_programs(call, commands)) return TB_CLI_DONE;
+    const char *folder = tb_cli_text(call, "man-pages");
+    if (folder != NULL && !tb_cli_man_pages(folder, commands))
+        return tb_say_usage("help", false, "the pages cannot be written into %.200s: %s", folder,
+                            strerror(errno));
+    if (folder != NULL || for_programs(call, commands)) return TB_CLI_DONE;
     if (call->argument_count > 2) return tb_say_usage("help", false, "a command has two words at most");
     if (call->argument_count == 0) {
         tb_cli_help(stdout, commands);
