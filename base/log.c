@@ -18,6 +18,7 @@
 
 static _Atomic int log_most = TB_LOG_INFO;
 static _Atomic int log_fd = STDERR_FILENO;
+static _Atomic(tb_log_keeper) log_keeper;
 
 /* With the priorities of syslog. */
 static const struct {
@@ -40,6 +41,17 @@ void tb_log_set(enum tb_log_level most, int fd)
     TB_ASSERT((size_t)most < sizeof levels / sizeof levels[0]);
     atomic_store(&log_most, (int)most);
     atomic_store(&log_fd, fd);
+}
+
+void tb_log_keep(tb_log_keeper keeper)
+{
+    atomic_store(&log_keeper, keeper);
+}
+
+const char *tb_log_level_name(enum tb_log_level level)
+{
+    TB_ASSERT((size_t)level < sizeof levels / sizeof levels[0]);
+    return levels[level].name;
 }
 
 bool tb_log_level_parse(const char *text, enum tb_log_level *level_out)
@@ -169,6 +181,8 @@ void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *ev
     if (l->on && level != TB_LOG_DEBUG) l->on = may_write(event);
     const struct tb_log_head head = {levels[level].name, levels[level].priority, event};
     if (l->on) tb_log_form_begin(l, tb_log_form(), &head);
+    l->event = event;
+    l->fields = l->on ? l->used : 0;
 }
 
 void tb_log_str(struct tb_log_line *l, const char *key, const char *value)
@@ -181,9 +195,19 @@ void tb_log_u64(struct tb_log_line *l, const char *key, uint64_t value)
     if (l->on) tb_log_form_number(l, key, value);
 }
 
+static void keep(struct tb_log_line *l)
+{
+    const tb_log_keeper keeper = atomic_load(&log_keeper);
+    if (keeper == NULL || l->level == TB_LOG_DEBUG) return;
+    TB_ASSERT(l->fields <= l->used && l->used < sizeof l->text);
+    l->text[l->used] = '\0'; /* the end of the line comes over it */
+    keeper(l->level, l->event, l->text + l->fields, l->json);
+}
+
 void tb_log_end(struct tb_log_line *l)
 {
     if (!l->on) return;
+    keep(l);
     const size_t bytes = tb_log_form_end(l);
     /* One write, and its failure is nobody's: a daemon whose log is full goes on replicating. */
     const ssize_t written = write(atomic_load(&log_fd), l->text, bytes);

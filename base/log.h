@@ -44,6 +44,8 @@ uint64_t tb_log_suppressed(void); /* lines, ever */
 struct tb_log_line {
     char text[4096];
     size_t used;
+    size_t fields;     /* where they begin: behind level and event */
+    const char *event; /* borrowed until the line ends */
     enum tb_log_level level;
     bool on;
     bool json;
@@ -61,6 +63,12 @@ void tb_log_set_form(struct tb_log_form form);
 struct tb_log_form tb_log_form(void);
 /* Whether journald reads what is written there ($JOURNAL_STREAM). */
 bool tb_log_is_journal(int fd);
+/* Each line that is written at info and above goes there, too. `fields` is " key=value key=value",
+ * or ,"key":value,"key":value where lines are JSON. The keeper may be called from any thread, and
+ * may not log. NULL: none. */
+typedef void (*tb_log_keeper)(enum tb_log_level level, const char *event, const char *fields, bool json);
+void tb_log_keep(tb_log_keeper keeper);
+const char *tb_log_level_name(enum tb_log_level level);
 bool tb_log_level_parse(const char *text, enum tb_log_level *level_out);
 void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event);
 void tb_log_str(struct tb_log_line *l, const char *key, const char *value);

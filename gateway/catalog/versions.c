@@ -404,14 +404,23 @@ enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const 
     return tb_catalog_settle(c, TB_VERSION_BROKEN);
 }
 
+enum tb_status tb_catalog_may_withdraw(const struct tb_catalog *c, const struct tb_id *uid)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const struct version *v = version_at(c, i);
+    if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
+    return tb_version_lives(v) || tb_version_state(v) == TB_VERSION_RETIRED ? TB_OK : TB_BAD_STATE;
+}
+
 enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                    const char *who)
 {
     uint32_t i;
     struct version *v = tb_version_enter(c, now, uid, &i);
     if (v == NULL) return TB_NOT_FOUND;
-    if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
-    if (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED) return TB_BAD_STATE;
+    const enum tb_status may = tb_catalog_may_withdraw(c, uid);
+    if (may != TB_OK) return may;
     (void)tb_catalog_copy_text(v->who, who); /* cut where it is too long: it is for people */
     v->withdrawn_here = !model_at(c, v->model)->config.is_home;
     tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, v->withdrawn_here ? "withdrawn_here" : "withdrawn");
@@ -427,15 +436,24 @@ bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid,
     return true;
 }
 
+enum tb_status tb_catalog_may_pin(const struct tb_catalog *c, const struct tb_id *uid, bool pinned)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const struct version *v = version_at(c, i);
+    if (v->pinned == pinned) return TB_DONE_BEFORE;
+    if (pinned && tb_version_status(c, v) != TB_OK) return tb_version_status(c, v);
+    return pinned && !tb_version_here(v) ? TB_BAD_STATE : TB_OK;
+}
+
 enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned,
                               const char *who)
 {
     uint32_t i;
     struct version *v = tb_version_enter(c, now, uid, &i);
     if (v == NULL) return TB_NOT_FOUND;
-    if (v->pinned == pinned) return TB_DONE_BEFORE;
-    if (pinned && tb_version_status(c, v) != TB_OK) return tb_version_status(c, v);
-    if (pinned && !tb_version_here(v)) return TB_BAD_STATE;
+    const enum tb_status may = tb_catalog_may_pin(c, uid, pinned);
+    if (may != TB_OK) return may;
     set_pin(c, i, pinned);
     (void)tb_catalog_copy_text(v->pinned_by, who); /* cut where it is too long: it is for people */
     tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);

@@ -81,6 +81,10 @@ TB_MUST_USE enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns
  *   TB_DONE_BEFORE */
 TB_MUST_USE enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                                const char *who);
+/* The status that withdrawing it, or pinning it, would have now. Nothing changes. */
+TB_MUST_USE enum tb_status tb_catalog_may_withdraw(const struct tb_catalog *c, const struct tb_id *uid);
+TB_MUST_USE enum tb_status tb_catalog_may_pin(const struct tb_catalog *c, const struct tb_id *uid,
+                                              bool pinned);
 /* From the store, behind the versions: that withdrawal was this site's own. False: the catalog has
  * no such version, or it is not withdrawn. */
 bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid, bool here, const char *who);

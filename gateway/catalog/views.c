@@ -120,25 +120,66 @@ static bool member_whole(const struct tb_catalog *c, const struct member *m)
     return r != NONE && reference_at(c, r)->whole;
 }
 
+/* Without its members. */
+static struct tb_catalog_group_view group_view(const struct tb_catalog *c, uint32_t i)
+{
+    const struct group *g = group_at(c, i);
+    return (struct tb_catalog_group_view){.model = model_at(c, g->model)->config.name,
+                                          .name = g->name,
+                                          .count = g->count,
+                                          .uid = g->go.uid,
+                                          .attempt = g->attempt.uid,
+                                          .row = i};
+}
+
+static void view_member(const struct tb_catalog *c, const struct member *m, struct tb_catalog_group_view *out)
+{
+    out->present++;
+    out->staged_whole += member_whole(c, m);
+    out->activated += tb_which_is(&m->active, &out->uid);
+}
+
 bool tb_catalog_group_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_group_view *out)
 {
     const uint32_t i = next_row(&c->groups, cursor);
     if (i == NONE) return false;
-    const struct group *g = group_at(c, i);
-    *out = (struct tb_catalog_group_view){.model = model_at(c, g->model)->config.name,
-                                          .name = g->name,
-                                          .count = g->count,
-                                          .uid = g->go.uid,
-                                          .attempt = g->attempt.uid};
+    *out = group_view(c, i);
     EACH(c->members, j)
     {
         const struct member *m = member_at(c, j);
-        if (m->group != i) continue;
-        out->present++;
-        out->staged_whole += member_whole(c, m);
-        out->activated += tb_which_is(&m->active, &g->go.uid);
+        if (m->group == i) view_member(c, m, out);
     }
     return true;
+}
+
+/* They are in the order of their rows. */
+static struct tb_catalog_group_view *view_of_row(struct tb_catalog_group_view *views, uint32_t count,
+                                                 uint32_t row)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (views[middle].row == row) return &views[middle];
+        if (views[middle].row < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+uint32_t tb_catalog_groups(const struct tb_catalog *c, struct tb_catalog_group_view *out, uint32_t most)
+{
+    uint32_t count = 0, cursor = 0;
+    for (uint32_t i; count < most && (i = next_row(&c->groups, &cursor)) != NONE;)
+        out[count++] = group_view(c, i);
+    EACH(c->members, j)
+    {
+        const struct member *m = member_at(c, j);
+        struct tb_catalog_group_view *of = view_of_row(out, count, m->group);
+        if (of != NULL) view_member(c, m, of);
+    }
+    return count;
 }
 
 bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_member_view *out)

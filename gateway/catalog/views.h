@@ -53,6 +53,7 @@ struct tb_catalog_group_view {
     uint32_t count, present, staged_whole, activated;
     struct tb_id uid;     /* of the last go; zero: none */
     struct tb_id attempt; /* zero: none */
+    uint32_t row;         /* where it stands, until the catalog's next event */
 };
 
 struct tb_catalog_member_view {
@@ -102,6 +103,9 @@ bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *sess
                             struct tb_catalog_session_view *out);
 
 bool tb_catalog_group_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_group_view *out);
+
+/* The first `most` groups, in one pass over the members; how many there are in `out`. */
+uint32_t tb_catalog_groups(const struct tb_catalog *c, struct tb_catalog_group_view *out, uint32_t most);
 
 bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_member_view *out);
 

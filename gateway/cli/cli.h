@@ -39,7 +39,8 @@ enum tb_cli_kind {
     TB_CLI_COUNT,   /* a whole number below 2^63 */
     TB_CLI_SIGNED,  /* a whole number between -2^31 and 2^31 */
     TB_CLI_SECONDS, /* a whole number of seconds, or with s, m, h or d behind it */
-    TB_CLI_FILE     /* a path: completion offers files */
+    TB_CLI_FILE,    /* a path: completion offers files */
+    TB_CLI_CHOICE   /* one of the words of `argument`, which has | between them */
 };
 
 struct tb_cli_option {

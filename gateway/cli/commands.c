@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "gateway/cli/config_commands.h"
+#include "gateway/cli/noun_commands.h"
 #include "gateway/cli/operator_commands.h"
 #include "gateway/cli/pki_commands.h"
 
@@ -32,6 +33,21 @@
         "timeout", TB_CLI_SECONDS, "TIME", "give up after so long; default 10s"                              \
     }
 
+#define TABLE_OPTIONS                                                                                        \
+    {"output", TB_CLI_CHOICE, "wide|json|tsv",                                                               \
+     "-o: wide has all columns; tsv has tabs, and values in the units of its first line; json: --json"},     \
+        {"no-headers", TB_CLI_FLAG, NULL, "no line with the columns' names"},                                \
+        {"sort", TB_CLI_TEXT, "COLUMN", "order by a column; -COLUMN: the greatest first"},                   \
+    {                                                                                                        \
+        "watch", TB_CLI_FLAG, NULL, "again every two seconds, until interrupted"                             \
+    }
+
+#define ACT_OPTIONS                                                                                          \
+    {"dry-run", TB_CLI_FLAG, NULL, "show what would change, and change nothing"},                            \
+    {                                                                                                        \
+        "reason", TB_CLI_TEXT, "TEXT", "for the audit record"                                                \
+    }
+
 #define END                                                                                                  \
     {                                                                                                        \
         NULL, TB_CLI_FLAG, NULL, NULL                                                                        \
@@ -48,6 +64,8 @@ static const struct tb_cli_option publish_options[] = {
     {"sign-key", TB_CLI_FILE, "FILE", "its key: the version is signed, as models.NAME.publishers demands"},
     {"exclude", TB_CLI_TEXT, "GLOB", "leave out files of a folder whose name matches"},
     {"follow-links", TB_CLI_FILE, "ROOT", "links in a folder may also lead into ROOT; others are refused"},
+    {"wait", TB_CLI_TEXT, "SITE[:held|active],...",
+     "then wait until these sites hold the version, or use it; shows how far each is"},
     {"hold", TB_CLI_FLAG, NULL, "stay and serve after the version is kept, until interrupted"},
     {"control", TB_CLI_FILE, "PATH", "for progress alone: the gateway's control socket"},
     GATEWAY_OPTIONS,
@@ -81,11 +99,32 @@ static const struct tb_cli_option subscribe_options[] = {
     END,
 };
 
+static const struct tb_cli_option act_options[] = {ACT_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
+
+static const struct tb_cli_option drain_options[] = {
+    {"wait", TB_CLI_SECONDS, "TIME", "until the gateway has ended, for so long at most"},
+    ACT_OPTIONS,
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
-static const struct tb_cli_option lag_options[] = {
+static const struct tb_cli_option table_options[] = {TABLE_OPTIONS, CONTROL_OPTIONS, COMMON_OPTIONS, END};
+
+static const struct tb_cli_option describe_options[] = {
+    {"output", TB_CLI_CHOICE, "wide|json", "-o: wide has all columns; json: --json"},
+    {"watch", TB_CLI_FLAG, NULL, "again every two seconds, until interrupted"},
     CONTROL_OPTIONS,
-    {"why", TB_CLI_FLAG, NULL, "also what to look at next, for each row"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option lag_options[] = {
+    TABLE_OPTIONS,
+    CONTROL_OPTIONS,
+    {"why", TB_CLI_FLAG, NULL, "also the reason in words, its evidence and the next command, for each row"},
     {"check", TB_CLI_FLAG, NULL, "one line for a monitoring system, and its exit codes 0, 1, 2 and 3"},
     {"warn", TB_CLI_SECONDS, "TIME", "with --check: behind for so long is a warning; default 30s"},
     {"crit", TB_CLI_SECONDS, "TIME", "with --check: behind for so long is critical; default 2m"},
@@ -107,6 +146,7 @@ static const struct tb_cli_option limit_options[] = {
      "hours of the day (UTC) with a rate of their own, with commas between; none: no hours"},
     {"day-bytes", TB_CLI_TEXT, "SIZE",
      "the most that is sent to PEER in a day (UTC): 500GiB, 2TiB; 0: no limit"},
+    ACT_OPTIONS,
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -117,6 +157,17 @@ static const struct tb_cli_option audit_options[] = {
     {"action", TB_CLI_TEXT, "TEXT", "rows whose action has TEXT in it"},
     {"identity", TB_CLI_TEXT, "TEXT", "rows whose identity has TEXT in it"},
     {"limit", TB_CLI_COUNT, "N", "the newest N rows; default 1000, at most 100000"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option events_options[] = {
+    {"from", TB_CLI_COUNT, "ID", "from this event on"},
+    {"limit", TB_CLI_COUNT, "N", "the newest N, where --from is not given; default 100, at most 4096"},
+    {"follow", TB_CLI_FLAG, NULL, "then each as it comes, until interrupted"},
+    {"level", TB_CLI_CHOICE, "error|warn|info", "those of this level, and worse ones"},
+    {"event", TB_CLI_TEXT, "TEXT", "those whose name has TEXT in it"},
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -254,8 +305,7 @@ static const struct tb_cli_option show_options[] = {
 };
 
 static const struct tb_cli_option reload_options[] = {
-    {"dry-run", TB_CLI_FLAG, NULL, "show what would change, and change nothing"},
-    {"reason", TB_CLI_TEXT, "TEXT", "for the audit record"},
+    ACT_OPTIONS,
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -270,7 +320,11 @@ static const struct tb_cli_option explain_options[] = {
 
 static const struct tb_cli_option help_options[] = {
     {"man", TB_CLI_FLAG, NULL, "the manual page, as roff"},
+    {"man-pages", TB_CLI_FILE, "DIR", "a manual page for each command, written into this folder"},
     {"completion", TB_CLI_FLAG, NULL, "completion for bash: source it"},
+    {"completion-zsh", TB_CLI_FLAG, NULL, "completion for zsh: source it, or _tombolo in a folder of fpath"},
+    {"completion-fish", TB_CLI_FLAG, NULL, "completion for fish: pipe it into source"},
+    {"candidates", TB_CLI_FLAG, NULL, "for these scripts: words that may come next"},
     END,
 };
 
@@ -279,7 +333,9 @@ static const struct tb_cli_command commands[] = {
      "Publishes safetensors files, or folders as Hugging Face lays them out (with their index, if there "
      "is one), as one version of MODEL. Other regular files up to 100 MB travel beside the tensors, so "
      "subscribers write byte-identical files; names that begin with a dot are left out. The command ends "
-     "when the gateway holds all of the version (it is kept), or with --hold when interrupted. N has to "
+     "when the gateway holds all of the version (it is kept), or with --hold when interrupted; with --wait "
+     "when the sites named hold it, or all their reader groups use it (under --json each second has a line). "
+     "N has to "
      "be above the newest version of the model's newest run. The same command may run again: with the "
      "same bytes it changes nothing. A new run begins with --new-run alone, or with the first version of "
      "a model. It shuts out the run before, whose trainer can publish nothing more.",
@@ -299,19 +355,13 @@ static const struct tb_cli_command commands[] = {
      "error. The follow waits until CMD has ended, and then takes the newest version: those between are "
      "skipped. A CMD that fails is reported, and the follow goes on.",
      "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
-    {"versions", "[MODEL]", "list versions and where they are held",
-     "Lists the versions that this site's gateway knows, with their state and how much of each is held "
-     "here, at other sites and by workers. Below each version stand the time in each stage here (queued, "
-     "manifests, landing, activating), the bytes sent to other sites by their encoding, how many of "
-     "these were sent again, and when it is expected to be whole.",
-     "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
     {"withdraw", "MODEL VERSION", "take a bad version back: at its home everywhere, elsewhere here",
      "No reader gets the version any more, and reader groups that use it go back to the newest other "
      "whole one at their next activate. At the model's home this holds for every site. At another site "
      "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
      "restart, and other sites are not told. The audit record and `tombolo versions` name the operator. "
      "VERSION is N (the newest run that has it) or R:N.",
-     "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+     "tombolo withdraw policy 1:12 --reason 'reward hacking'", act_options, 2, 2, tb_cli_withdraw},
     {"pin", "MODEL VERSION", "keep this site's readers at a version",
      "Readers of this site get VERSION, and no newer one, until `tombolo unpin` or another pin; also "
      "after a restart. Newer versions go on crossing to this site. The pinned version is never evicted. "
@@ -319,16 +369,16 @@ static const struct tb_cli_command commands[] = {
      "R:N and must be whole here. Exits with 1 where it is not, and names the versions that are, or where "
      "readers here use a newer one: `tombolo rollback` takes those back. If the pinned version is lost or "
      "withdrawn the pin stays, and readers get no version until it is taken away.",
-     "tombolo pin policy 1:12", control_options, 2, 2, tb_cli_pin},
+     "tombolo pin policy 1:12", act_options, 2, 2, tb_cli_pin},
     {"unpin", "MODEL", "let this site's readers have the newest version again",
      "Takes the pin of MODEL away. Readers get the newest version that is whole here. Where no version "
      "is pinned nothing happens.",
-     "tombolo unpin policy", control_options, 1, 1, tb_cli_unpin},
+     "tombolo unpin policy", act_options, 1, 1, tb_cli_unpin},
     {"rollback", "MODEL VERSION", "take this site's readers back to an older version",
      "Pins VERSION, as `tombolo pin` does, although readers here use a newer one. Reader groups that "
      "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
      "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
-     "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
+     "tombolo rollback policy 1:11 --dry-run", act_options, 2, 2, tb_cli_rollback},
     {"verify", "MODEL", "whether workers compute from the bytes that were sealed",
      "With --live each worker of this site that follows MODEL digests the tensors that it computes from, "
      "and compares them with the version's manifest. A worker does so at a low rate, and goes on "
@@ -354,36 +404,66 @@ static const struct tb_cli_command commands[] = {
      "Shows arena, links, models and sessions of this site's gateway, and for each worker which version it "
      "serves and how long ago it was proven.",
      "tombolo status --json", control_options, 0, 0, tb_cli_status},
-    {"streams", "", "links and their streams: their speed and their limits",
-     "For each link of this site's gateway: goodput, how many of its streams are used, parcels that "
-     "wait, bytes that went twice because they were late (hedged), streams lost and replaced, and the "
-     "sysctl that limits the link, if one does. For each stream: congestion control, RTT, rates, bytes "
-     "sent again by TCP, bytes that wait unsent, and the limit of its sending: idle, cap (tombolo "
-     "limit), sender (this gateway), network, send_buffer or peer_window.",
-     "tombolo streams --json | jq '.links[].streams[].limited_by'", control_options, 0, 0, tb_cli_streams},
+    {"sites", "", "every site that is known here, and how far it is behind",
+     "Lists this site, each configured peer, and each site behind a relay: the link to it, how many models "
+     "it follows, how many of them are behind, and the worst of them with its reason. Only a model's home "
+     "knows how far other sites are behind: elsewhere that is \"?\".",
+     "tombolo sites --sort -behind", table_options, 0, 0, tb_cli_list},
+    {"peers", "", "the links to other gateways",
+     "Lists the configured peers: state of the link, round trip, rate, what was sent and received, limits, "
+     "and what ails it. -o wide adds the gateway, its certificate's days and the error as a sentence.",
+     "tombolo peers -o wide", table_options, 0, 0, tb_cli_list},
+    {"models", "", "the configured models",
+     "Lists the models of this site's gateway: home, head, the newest version that is staged here, how far "
+     "this site is behind, and at the model's home how many other sites are.",
+     "tombolo models", table_options, 0, 0, tb_cli_list},
+    {"versions", "[MODEL]", "list versions and where they are held",
+     "Lists the versions that this site's gateway knows, with their state, how much of each is held here, "
+     "and how many workers and other sites have it whole. -o wide adds the time in each stage here (queued, "
+     "manifests, landing, activating), the bytes sent to other sites by their encoding, and how many of "
+     "these were sent again.",
+     "tombolo versions policy --sort -version", table_options, 0, 1, tb_cli_list},
+    {"workers", "", "trainers and rollouts that are connected",
+     "Lists the workers of this site: host, since when, which models each publishes and follows, which "
+     "version it computes from, and when that was proven.",
+     "tombolo workers --sort proof", table_options, 0, 0, tb_cli_list},
+    {"groups", "", "reader groups, whose members switch together",
+     "Lists the reader groups of this site: members, how many are here, the version that they switched to "
+     "last, the one that they stage now, and how many members have it whole.",
+     "tombolo groups", table_options, 0, 0, tb_cli_list},
+    {"streams", "", "streams of the links: their speed and their limits",
+     "For each stream: congestion control, round trip, rates, bytes sent again by TCP, bytes that wait "
+     "unsent, and the limit of its sending: idle, cap (tombolo limit), sender (this gateway), network, "
+     "send_buffer or peer_window. Where a sysctl limits the link, it is named. --json has the links, too: "
+     "how many streams are used, parcels that wait, bytes that went twice because they were late (hedged), "
+     "streams lost and replaced.",
+     "tombolo streams --json | jq '.links[].streams[].limited_by'", table_options, 0, 0, tb_cli_list},
+    {"chains", "[MODEL]", "which worker reads from which inside this site",
+     "For each version that workers of this site have or fetch: the chain as it is. A worker stands "
+     "indented under the one it reads from (the gateway first), with its host, how much of the version it "
+     "holds, the transport of its hop and the reason for it, and its rate. `slow` is a worker that held up "
+     "those behind it and is a leaf now, `spot` one that may go at any time. Workers tell their progress at "
+     "most once a second.",
+     "tombolo chains policy", table_options, 0, 1, tb_cli_list},
+    {"describe", "NOUN NAME", "one site, peer, model, version, worker, group, stream or chain",
+     "Shows all that is known of one thing, and the tables that belong to it. NAME is the first column of "
+     "the list; of a version or chain it is MODEL/VERSION, of a group MODEL/GROUP, of a stream PEER/STREAM.",
+     "tombolo describe version policy/1:12", describe_options, 2, 2, tb_cli_describe},
     {"lag", "[MODEL]", "how far sites are behind, why, and until when",
-     "For each model followed or published here: how many versions, bytes and seconds this site is "
-     "behind its head. At the model's home the same for each other known site, with the relay through "
+     "For each model followed or published here: the head, the newest version that is staged, the one "
+     "that all workers activated, and how many versions, bytes and seconds this site is behind. At the "
+     "model's home the same for each other known site, with the relay through "
      "which it is known. An unknown value is \"?\", with the age of the last word. Each row has one "
      "reason (up-to-date, unknown, source-publishing, queued-behind, manifests, crossing, stalled, "
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned, share-spent, revoked), the facts behind it, "
-     "and the "
-     "expected time "
-     "as a "
-     "range, or \"no estimate\". The worst row is the first. With --check one line says how it stands, "
-     "with numbers behind it, and the exit codes are those of monitoring plug-ins: 0 none is behind, 1 "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, share-spent, revoked), "
+     "and the expected time as a range. --why adds the reason in words, the facts behind it and the next "
+     "command. The worst row is the first. With --check one line says how it stands, with numbers behind "
+     "it, and the exit codes are those of monitoring plug-ins: 0 none is behind, 1 "
      "warning, 2 critical, 3 not known, or this command failed or was not understood.",
      "tombolo lag policy --check --warn 30s --crit 2m", lag_options, 0, 1, tb_cli_lag},
-    {"chains", "[MODEL]", "which worker reads from which inside this site",
-     "For each version that workers of this site have or fetch: the chain as it is. A worker stands "
-     "under the one it reads from (the gateway first), with its host, how many chunks it holds, the "
-     "transport of its hop and the reason for it, and its rate. `slow` is a worker that held up those "
-     "behind it and is a leaf now, `spot` one that may go at any time. Workers tell their progress at "
-     "most once a second.",
-     "tombolo chains policy", control_options, 0, 1, tb_cli_chains},
     {"limit", "PEER", "how much is sent to another site",
      "Shows, or changes at once, the limits of what this site's gateway sends to PEER: a rate, hours of "
      "the day with a rate of their own (the first that has the time counts), and a day's bytes. Limits "
@@ -391,6 +471,12 @@ static const struct tb_cli_command commands[] = {
      "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
+    {"drain", "", "end this site's gateway without cutting anybody off",
+     "The gateway does as at a SIGTERM: it accepts no connection, lets readers finish, for `drain_ms` at "
+     "most, writes what the store still has to write, says goodbye to its peers and exits with 0. Workers "
+     "go on with what they have, and with the gateway that comes next. With --wait the command ends when "
+     "the gateway has, and exits with 4 where that takes longer.",
+     "tombolo drain --wait 30s --reason 'a new kernel'", drain_options, 0, 0, tb_cli_drain},
     {"audit", "", "who did what at this site, and who was denied",
      "Lists the gateway's audit record, oldest first: acts of operators (withdraw, pin, unpin, rollback, "
      "limit, adopt), start, drain, configuration and certificates, versions that were published, activated "
@@ -398,6 +484,11 @@ static const struct tb_cli_command commands[] = {
      "Denials and activations are one row for each identity, object and minute, with a count. With --json "
      "each row is a line of its own.",
      "tombolo audit --since 2d --action withdraw", audit_options, 0, 0, tb_cli_audit},
+    {"events", "", "what this site's gateway logged, by id",
+     "Lists the newest lines of the gateway's log, at info and above, oldest first: id, time (UTC), level, "
+     "event and its fields. The gateway keeps 4096. Ids grow, also over a restart: with --from a reader goes "
+     "on where it stopped, and a gap is said on standard error. With --json each event is a line of its own.",
+     "tombolo events --follow --level warn", events_options, 0, 0, tb_cli_events},
     {"demo", "", "two sites and a trainer on this machine, to try it",
      "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "
      "other, "
@@ -493,9 +584,10 @@ static const struct tb_cli_command commands[] = {
      "a "
      "row of each reload with its difference.",
      "tombolo reload --reason 'a new experiment'", reload_options, 0, 0, tb_cli_reload},
-    {"help", "[COMMAND...]", "this text, the manual page, or completion for bash",
-     "Shows the commands of `tombolo`, or one of them.", "source <(tombolo help --completion)", help_options,
-     0, 2, tb_cli_manual},
+    {"help", "[COMMAND...]", "this text, the manual page, or completion for shells",
+     "Shows the commands of `tombolo`, or one of them. Completion for bash, zsh and fish knows commands and "
+     "options, and asks the gateway for models, peers, versions and the other names.",
+     "source <(tombolo help --completion)", help_options, 0, INT_MAX, tb_cli_manual},
     {NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL},
 };
 

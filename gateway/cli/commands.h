@@ -3,7 +3,10 @@
 #ifndef TB_GATEWAY_CLI_COMMANDS_H
 #define TB_GATEWAY_CLI_COMMANDS_H
 
+#include <jansson.h>
+
 #include "gateway/cli/cli.h"
+#include "gateway/cli/table.h"
 
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);

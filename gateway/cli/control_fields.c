@@ -21,6 +21,26 @@ enum tb_cli_exit tb_cli_ask(const struct tb_cli_call *call, json_t *request, jso
     return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
 }
 
+json_t *tb_cli_act(const struct tb_cli_call *call, json_t *request)
+{
+    const char *reason = tb_cli_text(call, "reason");
+    bool good = request != NULL;
+    json_t *text = reason != NULL ? json_string(reason) : NULL; /* NULL for what is not UTF-8, too */
+    if (reason != NULL && text == NULL) text = json_string("?");
+    if (good && reason != NULL) good = json_object_set(request, "reason", text) == 0;
+    json_decref(text);
+    if (good && tb_cli_given(call, "dry-run"))
+        good = json_object_set_new(request, "dry_run", json_true()) == 0;
+    if (good) return request;
+    json_decref(request);
+    return NULL;
+}
+
+const char *tb_cli_dry(const json_t *reply)
+{
+    return json_is_true(json_object_get(reply, "dry_run")) ? "dry run, nothing changed: " : "";
+}
+
 enum tb_cli_exit tb_cli_show(const struct tb_cli_call *call, json_t *reply,
                              void (*print)(const struct tb_cli_call *, const json_t *))
 {

@@ -13,6 +13,10 @@ struct tb_field {
 /* Takes `request`, which may be NULL: there was no memory for it. On TB_CLI_DONE the
  * reply is the caller's. */
 enum tb_cli_exit tb_cli_ask(const struct tb_cli_call *call, json_t *request, json_t **reply_out);
+/* Adds --reason and --dry-run of a command that changes something; takes it. NULL: no memory. */
+json_t *tb_cli_act(const struct tb_cli_call *call, json_t *request);
+/* "dry run, nothing changed: " where the answer says so, else nothing. */
+const char *tb_cli_dry(const json_t *reply);
 /* Under --json what the gateway said goes out as it came, else as `print` shows it. Takes
  * `reply`. */
 enum tb_cli_exit tb_cli_show(const struct tb_cli_call *call, json_t *reply,

@@ -6,64 +6,68 @@
 #include "base/assert.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/lag_verdict.h"
+#include "gateway/cli/noun_rows.h"
 #include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
+#include "gateway/cli/show_table.h"
 
 #define WARN_S 30 /* of --check */
 #define CRIT_S 120
 
-/* A value that is not known now is not guessed. */
-static const char *or_unknown(const json_t *row, const char *text)
-{
-    return json_is_true(json_object_get(row, "known")) ? text : "?";
-}
-
 /* "known through north, heard 12 s ago": where the row is no first-hand knowledge of now. */
-static void print_source(const json_t *row)
+static void note_source(struct tb_rows *rows, json_t *notes, const json_t *row)
 {
+    char text[3 * sizeof(struct tb_field)];
     const bool known = json_is_true(json_object_get(row, "known"));
-    const bool relayed = strcmp(tb_text_of(row, "via").text, tb_text_of(row, "site").text) != 0;
+    const struct tb_field via = tb_text_of(row, "via"), latest = tb_text_of(row, "latest");
+    const bool relayed = strcmp(via.text, tb_text_of(row, "site").text) != 0;
     const json_t *heard = json_object_get(row, "heard_s");
     if (known && !relayed) return;
-    (void)printf("  %s", known ? "known" : "not known now");
-    if (relayed) (void)printf(" through %s", tb_text_of(row, "via").text);
-    if (json_is_null(heard))
-        (void)printf("; nothing was heard since the start\n");
+    int used = snprintf(text, sizeof text, "%s%s%s", known ? "known" : "not known now",
+                        relayed ? " through " : "", relayed ? via.text : "");
+    TB_ASSERT(used > 0 && (size_t)used < sizeof text);
+    if (!json_is_number(heard))
+        (void)snprintf(text + used, sizeof text - (size_t)used, "; nothing was heard since the start");
     else
-        (void)printf("; heard %s ago, it had %s\n", tb_show_seconds(json_number_value(heard)).text,
-                     tb_text_of(row, "latest").text);
+        (void)snprintf(text + used, sizeof text - (size_t)used, "; heard %s ago, it had %s",
+                       tb_show_seconds(json_number_value(heard)).text, latest.text);
+    if (json_array_append_new(notes, json_string(text)) != 0) rows->lacking = true;
 }
 
-static void print_lag_row(const json_t *row)
+static void note_reason(struct tb_rows *rows, json_t *notes, const json_t *row)
 {
-    const bool on_purpose = strcmp(tb_text_of(row, "reason").text, "pinned") == 0;
-    const bool behind = tb_count_of(row, "versions") > 0 && !on_purpose;
-    char versions[24];
-    (void)snprintf(versions, sizeof versions, "%" PRIu64, tb_count_of(row, "versions"));
-    (void)printf("%-20s %-12s %-10s %8s %9s %9s  %-21s %s\n", tb_text_of(row, "model").text,
-                 tb_text_of(row, "site").text, tb_text_of(row, "head").text, or_unknown(row, versions),
-                 or_unknown(row, tb_bytes_of(row, "bytes").text),
-                 or_unknown(row, tb_show_seconds(tb_number_of(row, "seconds")).text),
-                 tb_text_of(row, "reason").text, behind ? tb_eta_of(row).text : "");
-    if (strcmp(tb_text_of(row, "reason").text, "up-to-date") != 0)
-        (void)printf("  %s%s%s\n", tb_text_of(row, "why").text,
-                     *tb_text_of(row, "evidence").text != '-' ? ": " : "",
-                     *tb_text_of(row, "evidence").text != '-' ? tb_text_of(row, "evidence").text : "");
-    print_source(row);
+    char text[3 * sizeof(struct tb_field)];
+    const struct tb_field why = tb_text_of(row, "why"), evidence = tb_text_of(row, "evidence");
+    const bool has_evidence = strcmp(evidence.text, "-") != 0;
+    if (strcmp(tb_text_of(row, "reason").text, "up-to-date") == 0) return;
+    (void)snprintf(text, sizeof text, "%s%s%s", why.text, has_evidence ? ": " : "",
+                   has_evidence ? evidence.text : "");
+    if (json_array_append_new(notes, json_string(text)) != 0) rows->lacking = true;
 }
 
-static void print_lag(const struct tb_cli_call *call, const json_t *reply)
+/* Below a row: the reason in words, its evidence, the next command, and how old the word is. */
+static void note_why(struct tb_rows *rows, json_t *row, const json_t *said)
 {
-    const json_t *rows = json_object_get(reply, "lag");
-    if (!tb_cli_given(call, "quiet"))
-        (void)printf("%-20s %-12s %-10s %8s %9s %9s  %-21s until\n", "model", "site", "head", "versions",
-                     "bytes", "behind", "reason");
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        const char *advice = tb_lag_advice(tb_text_of(row, "reason").text);
-        print_lag_row(row);
-        if (tb_cli_given(call, "why") && advice != NULL) (void)printf("  next: %s\n", advice);
+    char next[sizeof(struct tb_field)];
+    json_t *notes = json_array();
+    const char *advice = tb_lag_advice(tb_text_of(said, "reason").text);
+    note_reason(rows, notes, said);
+    note_source(rows, notes, said);
+    if (advice != NULL) {
+        (void)snprintf(next, sizeof next, "next: %s", advice);
+        if (json_array_append_new(notes, json_string(next)) != 0) rows->lacking = true;
     }
+    tb_row_put(rows, row, "notes", notes);
+}
+
+static enum tb_cli_exit show_rows(const struct tb_cli_call *call, json_t *reply)
+{
+    const struct tb_answers answers = {.lag = reply};
+    const json_t *lag = json_object_get(reply, "lag");
+    struct tb_rows rows = tb_rows_of_lag(&answers);
+    for (size_t i = 0; tb_cli_given(call, "why") && !rows.lacking && i < json_array_size(lag); i++)
+        note_why(&rows, json_array_get(rows.list, i), json_array_get(lag, i));
+    return tb_cli_table_show(call, rows, tb_columns_of_lag);
 }
 
 /* ---- for a monitoring system ---- */
@@ -132,14 +136,26 @@ static enum tb_cli_exit ask(const struct tb_cli_call *call, json_t **reply_out)
     return asked;
 }
 
+static enum tb_cli_exit lag_once(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    const bool json = tb_cli_given(call, "json"), sorts = tb_cli_given(call, "sort");
+    if (json && sorts)
+        return tb_say_usage("lag", true, "--sort is of tables: --json has the worst row first");
+    enum tb_cli_exit code = ask(call, &reply);
+    if (code != TB_CLI_DONE) return code;
+    if (json) return tb_say_object(reply);
+    code = show_rows(call, reply);
+    json_decref(reply);
+    return code;
+}
+
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call)
 {
     TB_ASSERT(call->argument_count <= 1); /* the table of commands says so */
     json_t *reply = NULL;
-    const bool checks = tb_cli_given(call, "check");
-    const enum tb_cli_exit asked = ask(call, &reply);
-    if (asked != TB_CLI_DONE) return checks ? (enum tb_cli_exit)TB_LAG_NOT_KNOWN : asked;
-    if (!checks) return tb_cli_show(call, reply, print_lag);
+    if (!tb_cli_given(call, "check")) return tb_cli_watch(call, lag_once);
+    if (ask(call, &reply) != TB_CLI_DONE) return (enum tb_cli_exit)TB_LAG_NOT_KNOWN;
     const enum tb_cli_exit code = check(call, reply);
     json_decref(reply);
     return code;

@@ -1,7 +1,6 @@
 /* lag_verdict.c - see lag_verdict.h. */
 #include "gateway/cli/lag_verdict.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +28,7 @@ static bool is_wanted(const json_t *row)
     return has_reason(row, "pinned") || has_reason(row, "no-subscriber");
 }
 
-static bool is_behind(const json_t *row)
+bool tb_lag_is_behind(const json_t *row)
 {
     return json_integer_value(json_object_get(row, "versions")) > 0 && !is_wanted(row);
 }
@@ -44,7 +43,7 @@ static double seconds_of(const json_t *row)
 static int class_of(const json_t *row)
 {
     if (!is_known(row)) return 1;
-    if (is_behind(row)) return 0;
+    if (tb_lag_is_behind(row)) return 0;
     if (has_reason(row, "up-to-date")) return 4;
     return is_wanted(row) ? 3 : 2;
 }
@@ -83,7 +82,7 @@ enum tb_lag_severity tb_lag_severity_of(const json_t *row, double warn_s, double
 {
     TB_ASSERT(warn_s >= 0 && crit_s >= 0);
     if (!is_known(row)) return TB_LAG_NOT_KNOWN;
-    if (!is_behind(row)) return TB_LAG_FINE;
+    if (!tb_lag_is_behind(row)) return TB_LAG_FINE;
     if (seconds_of(row) >= crit_s) return TB_LAG_CRITICAL;
     return seconds_of(row) >= warn_s ? TB_LAG_WARNING : TB_LAG_FINE;
 }

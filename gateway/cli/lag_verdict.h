@@ -5,6 +5,7 @@
 #define TB_GATEWAY_CLI_LAG_VERDICT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Exit codes of monitoring plug-ins. */
 enum tb_lag_severity {
@@ -17,6 +18,8 @@ enum tb_lag_severity {
 /* Worst first: those behind, by how long; then what is not known; then what does not use what it
  * has; then what an operator wants so; then what is well. Rows that are alike keep their order. */
 void tb_lag_sort(json_t *rows);
+/* It lacks versions, and nobody wants it so. */
+bool tb_lag_is_behind(const json_t *row);
 /* A row that is behind for `warn_s` seconds or more is a warning, for `crit_s` critical. One that
  * an operator has pinned is fine. */
 enum tb_lag_severity tb_lag_severity_of(const json_t *row, double warn_s, double crit_s);

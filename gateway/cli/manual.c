@@ -1,26 +1,19 @@
-/* manual.c - what the table of commands says, as help, as a man page and as completion for bash. */
+/* manual.c - what the table of commands says, as help. */
 #include "gateway/cli/manual.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
+#include "gateway/cli/completion.h"
+#include "gateway/cli/man_pages.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/status.h"
 
-static const char intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
+const char tb_cli_intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
                             "every datacenter where rollouts run.";
-
-static const struct {
-    const char *name;
-    const char *why;
-} environment[] = {
-    {"TOMBOLO_GATEWAY", "where the gateway listens for workers, when --gateway is not given"},
-    {"TOMBOLO_CONTROL", "the gateway's control socket, when --control is not given"},
-    {"TOMBOLO_CA, TOMBOLO_CERT, TOMBOLO_KEY",
-     "PEM files for a gateway on another host, when --ca, --cert and --key are not given"},
-};
 
 static void exit_codes(FILE *to, const char *format)
 {
@@ -31,14 +24,14 @@ static void exit_codes(FILE *to, const char *format)
 
 void tb_cli_help(FILE *to, const struct tb_cli_command *commands)
 {
-    (void)fprintf(to, "%s\n\nusage: tombolo COMMAND [OPTION...]\n\n", intro);
+    (void)fprintf(to, "%s\n\nusage: tombolo COMMAND [OPTION...]\n\n", tb_cli_intro);
     for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        (void)fprintf(to, "  %-15s %s\n", c->name, c->summary);
+        (void)fprintf(to, "  %-17s %s\n", c->name, c->summary);
     (void)fprintf(to, "\n`tombolo COMMAND --help` says more, with an example. Exit codes:\n\n");
     exit_codes(to, "  %3d  %s\n");
     (void)fprintf(to, "\nEnvironment:\n\n");
-    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
-        (void)fprintf(to, "  %s\n      %s\n", environment[i].name, environment[i].why);
+    for (const struct tb_cli_variable *v = tb_cli_environment; v->name != NULL; v++)
+        (void)fprintf(to, "  %s\n      %s\n", v->name, v->why);
 }
 
 /* Prints words of `text`, broken at 100 columns, each line behind `indent`. */
@@ -104,137 +97,34 @@ bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const ch
     return any;
 }
 
-/* A line that begins with a dot or a quote would be a macro, and a backslash an escape. */
-static void roff(FILE *to, const char *text)
+/* Forms for programs; false: none was asked for. */
+static bool for_programs(const struct tb_cli_call *call, const struct tb_cli_command *commands)
 {
-    if (*text == '.' || *text == '\'') (void)fputs("\\&", to);
-    for (; *text != '\0'; text++) {
-        if (*text == '\\' || *text == '-') (void)fputc('\\', to);
-        (void)fputc(*text, to);
-    }
-}
-
-static void man_command(FILE *to, const struct tb_cli_command *c)
-{
-    (void)fputs(".SS \"", to);
-    roff(to, c->name);
-    (void)fputc(' ', to);
-    roff(to, c->arguments);
-    (void)fputs("\"\n", to);
-    roff(to, c->text);
-    (void)fputc('\n', to);
-    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++) {
-        char text[64];
-        option_text(text, sizeof text, o);
-        (void)fputs(".TP\n.B ", to);
-        roff(to, text);
-        (void)fputc('\n', to);
-        roff(to, o->why);
-        (void)fputc('\n', to);
-    }
-    (void)fputs(".PP\nExample:\n.PP\n.RS\n", to);
-    roff(to, c->example);
-    (void)fputs("\n.RE\n", to);
-}
-
-static void man_page(FILE *to, const struct tb_cli_command *commands)
-{
-    (void)fprintf(
-        to,
-        ".TH TOMBOLO 1 \"\" \"Tombolo\"\n.SH NAME\ntombolo \\- publish and follow the weights of a model\n"
-        ".SH SYNOPSIS\n.B tombolo\n.I COMMAND\n[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n%s\n.SH COMMANDS\n",
-        intro);
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        man_command(to, c);
-    (void)fputs(".SH EXIT STATUS\n", to);
-    exit_codes(to, ".TP\n.B %d\n%s\n");
-    (void)fputs(".SH ENVIRONMENT\n", to);
-    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
-        (void)fprintf(to, ".TP\n.B %s\n%s\n", environment[i].name, environment[i].why);
-}
-
-/* Words after `tombolo`: first words of commands, and the second words of those that have two. */
-static void completion_words(FILE *to, const struct tb_cli_command *commands)
-{
-    const char *last = "";
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
-        const size_t first = strcspn(c->name, " ");
-        if (strncmp(last, c->name, first) == 0 && strcspn(last, " ") == first) continue;
-        (void)fprintf(to, "%s%.*s", last[0] == '\0' ? "" : " ", (int)first, c->name);
-        last = c->name;
-    }
-}
-
-static void completion_case(FILE *to, const struct tb_cli_command *c)
-{
-    (void)fprintf(to, "    \"%s\"*) words=\"", c->name);
-    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++)
-        (void)fprintf(to, "--%s ", o->name);
-    (void)fputs("--help\" ;;\n", to);
-}
-
-/* Second words, for commands of two words that share the first. */
-static void completion_second_words(FILE *to, const struct tb_cli_command *commands)
-{
-    for (const struct tb_cli_command *c = commands; c->name != NULL;) {
-        const size_t first = strcspn(c->name, " ");
-        const struct tb_cli_command *next = c;
-        if (c->name[first] == ' ') (void)fprintf(to, "    %.*s) words=\"", (int)first, c->name);
-        for (; next->name != NULL && strncmp(next->name, c->name, first) == 0 &&
-               strcspn(next->name, " ") == first;
-             next++)
-            if (c->name[first] == ' ')
-                (void)fprintf(to, "%s%s", next == c ? "" : " ", next->name + first + 1);
-        if (c->name[first] == ' ') (void)fputs("\" ;;\n", to);
-        TB_ASSERT(next > c);
-        c = next;
-    }
-}
-
-static void completion(FILE *to, const struct tb_cli_command *commands)
-{
-    (void)fputs("# bash completion for tombolo; made by `tombolo help --completion`\n"
-                "_tombolo() {\n"
-                "    local now=${COMP_WORDS[COMP_CWORD]} words=\"\"\n"
-                "    COMPREPLY=()\n"
-                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                "        COMPREPLY=($(compgen -W \"",
-                to);
-    completion_words(to, commands);
-    (void)fputs("\" -- \"$now\"))\n"
-                "        return\n"
-                "    fi\n"
-                "    if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
-                "    case ${COMP_WORDS[1]} in\n",
-                to);
-    completion_second_words(to, commands);
-    (void)fputs(
-        "    esac\n"
-        "    if [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$now\")); return; fi\n"
-        "    fi\n"
-        "    case \"${COMP_WORDS[*]:1}\" in\n",
-        to);
-    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
-        completion_case(to, c);
-    (void)fputs("    esac\n"
-                "    case $now in\n"
-                "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$now\")) ;;\n"
-                "    *) COMPREPLY=($(compgen -f -- \"$now\")) ;;\n"
-                "    esac\n"
-                "}\n"
-                "complete -o filenames -F _tombolo tombolo\n",
-                to);
+    if (tb_cli_given(call, "man"))
+        tb_cli_man_page(stdout, commands);
+    else if (tb_cli_given(call, "candidates"))
+        tb_cli_candidates(stdout, commands, call->argument_count, call->arguments);
+    else if (tb_cli_given(call, "completion"))
+        tb_cli_completion_bash(stdout);
+    else if (tb_cli_given(call, "completion-zsh"))
+        tb_cli_completion_zsh(stdout);
+    else if (tb_cli_given(call, "completion-fish"))
+        tb_cli_completion_fish(stdout);
+    else
+        return false;
+    return true;
 }
 
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
 {
-    TB_ASSERT(call->argument_count <= 2); /* the table of commands says so */
     const struct tb_cli_command *commands = tb_cli_commands();
-    if (tb_cli_given(call, "man")) {
-        man_page(stdout, commands);
-    } else if (tb_cli_given(call, "completion")) {
-        completion(stdout, commands);
-    } else if (call->argument_count == 0) {
+    const char *folder = tb_cli_text(call, "man-pages");
+    if (folder != NULL && !tb_cli_man_pages(folder, commands))
+        return tb_say_usage("help", false, "the pages cannot be written into %.200s: %s", folder,
+                            strerror(errno));
+    if (folder != NULL || for_programs(call, commands)) return TB_CLI_DONE;
+    if (call->argument_count > 2) return tb_say_usage("help", false, "a command has two words at most");
+    if (call->argument_count == 0) {
         tb_cli_help(stdout, commands);
     } else {
         char none[] = "";

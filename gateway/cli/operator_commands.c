@@ -1,135 +1,21 @@
-/* operator_commands.c - tombolo status, versions, withdraw and limit: questions to the control
- * socket, shown as tables. */
+/* operator_commands.c - tombolo status, withdraw, drain and limit: questions to the control
+ * socket. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/rate.h"
+#include "gateway/cli/control_client.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/operator_commands.h"
 #include "gateway/cli/options.h"
+#include "gateway/cli/show_table.h"
 
-#define ERROR_CHARS 640 /* a sentence that names gateways and an address */
+#define DRAIN_ASK_MS  1000u
+#define DRAIN_LOOK_MS 100u
 
-static struct tb_field share_of(const json_t *object)
-{
-    struct tb_field f = {"-"};
-    const uint64_t bytes = tb_count_of(object, "bytes");
-    const uint64_t held = tb_count_of(object, "held_bytes");
-    if (bytes > 0)
-        (void)snprintf(f.text, sizeof f.text, "%d %%",
-                       (int)((double)(held < bytes ? held : bytes) * 100.0 / (double)bytes));
-    return f;
-}
-
-/* ---- versions ---- */
-
-static size_t count_true(const json_t *list, const char *key)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(list); i++)
-        count += json_is_true(json_object_get(json_array_get(list, i), key));
-    return count;
-}
-
-/* "pinned by ann (uid 1000)", "withdrawn here by ann (uid 1000)". */
-static void print_operators(const json_t *v)
-{
-    const char *by = json_string_value(json_object_get(v, "withdrawn_by"));
-    if (json_is_true(json_object_get(v, "pinned")))
-        (void)printf("  pinned by %s", tb_text_of(v, "pinned_by").text);
-    if (by == NULL || by[0] == '\0') return;
-    (void)printf("  withdrawn %sby %s", json_is_true(json_object_get(v, "withdrawn_here")) ? "here " : "",
-                 tb_text_of(v, "withdrawn_by").text);
-}
-
-static void print_version(const json_t *v)
-{
-    char name[64];
-    const json_t *workers = json_object_get(v, "workers");
-    const json_t *sites = json_object_get(v, "sites");
-    (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, tb_count_of(v, "run"),
-                   tb_count_of(v, "number"));
-    (void)printf("%-20s %-10s %-10s %9s %6s", tb_text_of(v, "model").text, name, tb_text_of(v, "state").text,
-                 tb_bytes_of(v, "bytes").text, share_of(v).text);
-    (void)printf("  %3zu/%-3zu", count_true(workers, "whole"), json_array_size(workers));
-    for (size_t i = 0; i < json_array_size(sites); i++) {
-        const json_t *site = json_array_get(sites, i);
-        (void)printf("  %s%s", tb_text_of(site, "site").text,
-                     json_is_true(json_object_get(site, "whole")) ? "" : " (part)");
-    }
-    const char *error = json_string_value(json_object_get(v, "error"));
-    if (error != NULL && error[0] != '\0') (void)printf("  %s", tb_text_of(v, "error").text);
-    print_operators(v);
-    (void)putchar('\n');
-}
-
-/* "landing 3.1 s", and so on, for the stages that have begun. */
-static void print_stages(const json_t *stages)
-{
-    static const struct {
-        const char *key, *name;
-    } rows[] = {{"queued_s", "queued"},
-                {"manifests_s", "manifests"},
-                {"landing_s", "landing"},
-                {"activating_s", "activating"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (json_is_number(json_object_get(stages, rows[i].key)))
-            (void)printf("  %s %s", rows[i].name, tb_show_seconds(tb_number_of(stages, rows[i].key)).text);
-}
-
-static void print_sent(const json_t *sent)
-{
-    const char *way = NULL;
-    json_t *count = NULL;
-    if (tb_count_of(sent, "bytes") == 0) return;
-    (void)printf("  sent %s as %s", tb_bytes_of(sent, "raw_bytes").text, tb_bytes_of(sent, "bytes").text);
-    if (tb_count_of(sent, "resent_bytes") > 0)
-        (void)printf(" (%s again)", tb_bytes_of(sent, "resent_bytes").text);
-    json_object_foreach(json_object_get(sent, "chunks"), way, count)
-    {
-        if (json_integer_value(count) > 0)
-            (void)printf(" %.16s %" JSON_INTEGER_FORMAT, way, json_integer_value(count));
-    }
-}
-
-/* How it moves: an indented line under its row. */
-static void print_moves(const json_t *v)
-{
-    const json_t *stages = json_object_get(v, "stages"), *sent = json_object_get(v, "sent");
-    if (!json_is_object(stages)) return;
-    (void)printf("   ");
-    print_stages(stages);
-    print_sent(sent);
-    if (tb_count_of(v, "held_bytes") < tb_count_of(v, "bytes"))
-        (void)printf("  whole in %s", tb_eta_of(v).text);
-    (void)putchar('\n');
-}
-
-static void print_versions(const struct tb_cli_call *call, const json_t *reply)
-{
-    const json_t *versions = json_object_get(reply, "versions");
-    if (!tb_cli_given(call, "quiet"))
-        (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
-                     "bytes", "held");
-    for (size_t i = 0; i < json_array_size(versions); i++) {
-        print_version(json_array_get(versions, i));
-        if (!tb_cli_given(call, "quiet")) print_moves(json_array_get(versions, i));
-    }
-}
-
-enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
-{
-    TB_ASSERT(call->argument_count <= 1); /* the table of commands says so */
-    json_t *reply = NULL;
-    json_t *request = json_pack("{s:s}", "cmd", "versions");
-    if (request != NULL && call->argument_count > 0 &&
-        json_object_set_new(request, "model", json_string(call->arguments[0])) != 0)
-        return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
-    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
-    if (asked != TB_CLI_DONE) return asked;
-    return tb_cli_show(call, reply, print_versions);
-}
+#define ERROR_CHARS   640 /* a sentence that names gateways and an address */
 
 /* ---- status ---- */
 
@@ -374,9 +260,9 @@ static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 {
     TB_ASSERT(call->argument_count == 2);
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("withdrawn %s: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", tb_text_of(reply, "where").text,
-                 call->arguments[0], tb_count_of(reply, "run"), tb_count_of(reply, "number"),
-                 tb_text_of(reply, "before").text);
+    (void)printf("%swithdrawn %s: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", tb_cli_dry(reply),
+                 tb_text_of(reply, "where").text, call->arguments[0], tb_count_of(reply, "run"),
+                 tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
 }
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
@@ -387,12 +273,54 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
     json_t *reply = NULL;
     if (!tb_cli_version_of(call->arguments[1], &run, &number))
         return tb_say_failure(call, TB_BAD_ARGUMENT, "a version is N or R:N, not \"%s\"", call->arguments[1]);
-    const enum tb_cli_exit asked = tb_cli_ask(call,
-                                              json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
-                                                        call->arguments[0], "version", call->arguments[1]),
-                                              &reply);
+    json_t *request = json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model", call->arguments[0], "version",
+                                call->arguments[1]);
+    const enum tb_cli_exit asked = tb_cli_ask(call, tb_cli_act(call, request), &reply);
     if (asked != TB_CLI_DONE) return asked;
     return tb_cli_show(call, reply, print_withdrawn);
+}
+
+/* ---- drain ---- */
+
+static void print_drain(const struct tb_cli_call *call, const json_t *reply)
+{
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf(
+        "%sthe gateway takes no more connections, and ends when nobody reads from it any more, after "
+        "%.3g s at most; workers connected: %" PRIu64 "\n",
+        tb_cli_dry(reply), tb_number_of(reply, "drain_ms") / 1e3, tb_count_of(reply, "workers"));
+}
+
+/* Until no gateway answers, or another process does. TB_CLI_TIMEOUT: it is there all the same. */
+static enum tb_cli_exit wait_for_end(const struct tb_cli_call *call, uint64_t pid)
+{
+    const uint64_t seconds = tb_cli_number(call, "wait", 0);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(seconds));
+    for (;;) {
+        json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", "status");
+        char error[512];
+        const enum tb_status s = tb_control_ask(tb_control_path(call), request, DRAIN_ASK_MS, &reply, error);
+        const bool same = s == TB_TIMEOUT || (s == TB_OK && tb_count_of(reply, "pid") == pid);
+        json_decref(request);
+        json_decref(reply);
+        if (!same) return TB_CLI_DONE;
+        if (tb_clock_now() >= until)
+            return tb_say_failure(call, TB_TIMEOUT, "the gateway drains, and did not end within --wait");
+        (void)tb_cli_sleep(DRAIN_LOOK_MS);
+    }
+}
+
+enum tb_cli_exit tb_cli_drain(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    TB_ASSERT(call->argument_count == 0); /* the table of commands says so */
+    const enum tb_cli_exit asked =
+        tb_cli_ask(call, tb_cli_act(call, json_pack("{s:s}", "cmd", "drain")), &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    const uint64_t pid = tb_count_of(reply, "pid");
+    const bool waits = tb_cli_given(call, "wait") && !json_is_true(json_object_get(reply, "dry_run"));
+    const enum tb_cli_exit said = tb_cli_show(call, reply, print_drain);
+    return said == TB_CLI_DONE && waits ? wait_for_end(call, pid) : said;
 }
 
 /* ---- limit ---- */
@@ -403,7 +331,7 @@ static void print_limits(const struct tb_cli_call *call, const json_t *reply)
     const json_t *limit = json_object_get(reply, "limit");
     const json_t *hours = json_object_get(limit, "schedule");
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("%s: rate %s", call->arguments[0], tb_text_of(limit, "rate").text);
+    (void)printf("%s%s: rate %s", tb_cli_dry(reply), call->arguments[0], tb_text_of(limit, "rate").text);
     for (size_t i = 0; i < json_array_size(hours); i++) {
         char clean[TB_RATE_CHARS * 2];
         const char *text = json_string_value(json_array_get(hours, i));
@@ -487,7 +415,7 @@ enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
 {
     const char *wrong = NULL;
     json_t *reply = NULL;
-    json_t *request = limit_request(call, &wrong);
+    json_t *request = tb_cli_act(call, limit_request(call, &wrong));
     TB_ASSERT(request != NULL || wrong != NULL); /* says what is wrong */
     if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
     const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);

@@ -110,6 +110,19 @@ bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out
            digits_of(colon + 1, strlen(colon + 1), number_out);
 }
 
+/* One of "wide|json|tsv". */
+static bool choice_good(const char *choices, const char *value)
+{
+    const size_t bytes = strlen(value);
+    for (const char *at = choices; bytes > 0; at++) {
+        const size_t word = strcspn(at, "|");
+        if (word == bytes && strncmp(at, value, bytes) == 0) return true;
+        at += word;
+        if (*at == '\0') break;
+    }
+    return false;
+}
+
 static bool value_good(const struct tb_cli_option *option, const char *value)
 {
     TB_ASSERT((option->kind == TB_CLI_FLAG) == (option->argument == NULL));
@@ -122,6 +135,8 @@ static bool value_good(const struct tb_cli_option *option, const char *value)
         return signed_of(value, &either);
     case TB_CLI_SECONDS:
         return seconds_of(value, &number);
+    case TB_CLI_CHOICE:
+        return choice_good(option->argument, value);
     case TB_CLI_FLAG:
     case TB_CLI_TEXT:
     case TB_CLI_FILE:
@@ -174,6 +189,70 @@ const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word
     return found;
 }
 
+/* ---- options before the command ---- */
+
+/* "name" of "--name" and "--name=value". -o is "output". NULL: it is no option. */
+static const char *option_name(const char *word, size_t *bytes_out)
+{
+    if (word[0] != '-' || word[1] == '\0') return NULL;
+    if (word[1] == 'o') {
+        *bytes_out = strlen("output");
+        return "output";
+    }
+    if (word[1] != '-' || word[2] == '\0') return NULL;
+    *bytes_out = strcspn(word + 2, "=");
+    return word + 2;
+}
+
+static const struct tb_cli_option *option_anywhere(const struct tb_cli_command *commands, const char *name,
+                                                   size_t bytes)
+{
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
+        for (const struct tb_cli_option *o = c->options; o->name != NULL; o++)
+            if (strlen(o->name) == bytes && strncmp(o->name, name, bytes) == 0) return o;
+    return NULL;
+}
+
+int tb_cli_lead(const struct tb_cli_command *commands, int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-') {
+        const char *word = argv[at];
+        size_t bytes = 0;
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) break;
+        const char *name = option_name(word, &bytes);
+        const struct tb_cli_option *o = name == NULL ? NULL : option_anywhere(commands, name, bytes);
+        if (o == NULL) return -at;
+        const bool holds_value = word[1] == 'o' ? word[2] != '\0' : word[2 + bytes] == '=';
+        at += o->kind == TB_CLI_FLAG || holds_value ? 1 : 2;
+    }
+    return (at < argc ? at : argc) - 1;
+}
+
+void tb_cli_lead_move(char **argv, int lead, int words)
+{
+    TB_ASSERT(lead >= 0 && words >= 0 && words <= 2);
+    char *command[2] = {NULL, NULL};
+    for (int i = 0; i < words; i++)
+        command[i] = argv[1 + lead + i];
+    memmove(argv + 1 + words, argv + 1, (size_t)lead * sizeof *argv);
+    for (int i = 0; i < words; i++)
+        argv[1 + i] = command[i];
+}
+
+bool tb_cli_wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-ojson") == 0) return true;
+        if (strcmp(argv[i], "--output=json") == 0) return true;
+        const bool output = strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0;
+        if (output && i + 1 < argc && strcmp(argv[i + 1], "json") == 0) return true;
+    }
+    return false;
+}
+
+/* ---- options of a command ---- */
+
 struct known {
     struct option rows[TB_CLI_OPTIONS_MAX + 2];
     int help; /* index of --help */
@@ -206,12 +285,22 @@ static bool take_option(const struct tb_cli_command *command, int index, struct 
         (void)snprintf(error, 256, "--%s takes %s, not \"%.100s\"", o->name,
                        o->kind == TB_CLI_COUNT || o->kind == TB_CLI_SIGNED ? "a whole number"
                        : o->kind == TB_CLI_SECONDS                         ? "a time like 30s, 5m or 2h"
+                       : o->kind == TB_CLI_CHOICE                          ? o->argument
                                                                            : "a text",
                        value);
         return false;
     }
     call->given[index] = value;
     return true;
+}
+
+/* "-o json" is "--json". */
+static void take_output(const struct tb_cli_command *command, struct tb_cli_call *call)
+{
+    const int output = option_index(command, "output"), json = option_index(command, "json");
+    if (output < 0 || json < 0) return;
+    const char *form = call->given[output];
+    if (form != NULL && strcmp(form, "json") == 0) call->given[json] = "";
 }
 
 static bool take_arguments(const struct tb_cli_command *command, struct tb_cli_call *call, char error[256])
@@ -237,13 +326,15 @@ bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, s
     optind = 0; /* glibc: forget what was parsed before */
     opterr = 0;
     *help_out = false;
-    for (int c, index = 0; (c = getopt_long(argc, argv, ":h", known.rows, &index)) != -1;) {
+    const int output = option_index(command, "output");
+    const char *shorts = output >= 0 ? ":ho:" : ":h";
+    for (int c, index = 0; (c = getopt_long(argc, argv, shorts, known.rows, &index)) != -1;) {
         if (c == 'h' || (c == 0 && index == known.help)) {
             *help_out = true;
             return true;
         }
-        if (c == 0) {
-            if (!take_option(command, index, &call, error)) return false;
+        if (c == 0 || c == 'o') {
+            if (!take_option(command, c == 'o' ? output : index, &call, error)) return false;
             continue;
         }
         (void)snprintf(error, 256, c == ':' ? "%.100s needs a value" : "unknown option %.100s",
@@ -253,6 +344,7 @@ bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, s
     TB_ASSERT(optind <= argc);
     call.argument_count = argc - optind;
     call.arguments = argv + optind;
+    take_output(command, &call);
     *call_out = call;
     return take_arguments(command, &call, error);
 }

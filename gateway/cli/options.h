@@ -14,7 +14,18 @@ const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word
 /* Which command argv[1..] names, and how many words that took; NULL when there is none. */
 const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, int argc, char **argv,
                                          int *words_out);
-/* Reads what follows the command's words. On false `error` says what is not understood;
+/* How many words after argv[0] are options, with their values, that stand before the command: 2 of
+ * "tombolo --control PATH lag". An option of one name takes the same in each row of the table, so
+ * it is understood before its command is. Below 0: -N, argv[N] is an option of no command. "--help"
+ * and "-h" are none here. */
+int tb_cli_lead(const struct tb_cli_command *commands, int argc, char **argv);
+/* Moves these words behind the command's own `words`, to the other options. */
+void tb_cli_lead_move(char **argv, int lead, int words);
+/* Whether the words ask for JSON: "--json" or "-o json", as far as they are understood. */
+bool tb_cli_wants_json(int argc, char **argv);
+
+/* Reads what follows the command's words. "-o" is short for "--output", and "-o json" gives "json"
+ * too. On false `error` says what is not understood;
  * *help_out is true for --help. */
 bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, struct tb_cli_call *call_out,
                   bool *help_out, char error[256]);

@@ -44,15 +44,30 @@ struct tb_shown tb_show_seconds(double seconds)
     return s;
 }
 
+/* How many bytes at the end may be the beginning of a letter that was cut: of UTF-8, the last byte
+ * that does not go on with 10xxxxxx, and those behind it. */
+static size_t letter_begun(const char *text, size_t bytes)
+{
+    for (size_t back = 1; back <= 4 && back <= bytes; back++) {
+        const unsigned char c = (unsigned char)text[bytes - back];
+        if ((c & 0xc0) == 0x80) continue;
+        return c < 0x80 ? 0 : back;
+    }
+    return 0;
+}
+
 void tb_show_clean(const char *text, char *out, size_t cap)
 {
     size_t used = 0;
     TB_ASSERT(cap > 0);
     for (; *text != '\0' && used + 1 < cap; text++) {
-        const unsigned char c = (unsigned char)*text;
-        out[used++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+        const unsigned char c = (unsigned char)*text, next = (unsigned char)text[1];
+        const bool is_c1 = c == 0xc2 && next >= 0x80 && next <= 0x9f; /* UTF-8 of U+0080 to U+009F */
+        out[used++] = c < 0x20 || c == 0x7f || is_c1 ? '?' : (char)c;
+        text += is_c1;
     }
     TB_ASSERT(used < cap);
+    if (*text != '\0') used -= letter_begun(out, used);
     out[used] = '\0';
 }
 

@@ -12,9 +12,9 @@ static void print_pin(const struct tb_cli_call *call, const json_t *reply)
     TB_ASSERT(call->argument_count > 0);
     if (tb_cli_given(call, "quiet")) return;
     if (json_object_get(reply, "run") == NULL)
-        (void)printf("%s: no version was pinned\n", call->arguments[0]);
+        (void)printf("%s%s: no version was pinned\n", tb_cli_dry(reply), call->arguments[0]);
     else
-        (void)printf("%s: %s %" PRIu64 ":%" PRIu64 "\n",
+        (void)printf("%s%s: %s %" PRIu64 ":%" PRIu64 "\n", tb_cli_dry(reply),
                      json_is_true(json_object_get(reply, "pinned")) ? "pinned" : "unpinned",
                      call->arguments[0], tb_count_of(reply, "run"), tb_count_of(reply, "number"));
 }
@@ -22,7 +22,7 @@ static void print_pin(const struct tb_cli_call *call, const json_t *reply)
 static enum tb_cli_exit show(const struct tb_cli_call *call, json_t *request)
 {
     json_t *reply = NULL;
-    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
+    const enum tb_cli_exit asked = tb_cli_ask(call, tb_cli_act(call, request), &reply);
     return asked != TB_CLI_DONE ? asked : tb_cli_show(call, reply, print_pin);
 }
 

@@ -21,6 +21,7 @@
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/publish_run.h"
+#include "gateway/cli/publish_wait.h"
 
 #define DRAIN_MS        10000u
 #define PROGRESS_ASK_MS 200u
@@ -37,6 +38,7 @@ struct publishing {
     struct tb_registration *registration;
     struct tb_publish_run run;
     struct tb_publish_info info;
+    struct tb_publish_wait wait;
     double kept_s;
 };
 
@@ -219,6 +221,12 @@ static enum tb_cli_exit hold(void)
     return TB_CLI_DONE;
 }
 
+static enum tb_cli_exit wait_for_sites(struct publishing *p)
+{
+    const struct tb_publish_waited version = {p->session, p->model, p->info.uid, &p->deadline};
+    return tb_publish_wait(&p->wait, &version);
+}
+
 /* ---- the way through ---- */
 
 static enum tb_cli_exit publish_sealed(struct publishing *p)
@@ -235,6 +243,7 @@ static enum tb_cli_exit publish_sealed(struct publishing *p)
                    : failed(p, s, doing);
     } else {
         code = say_kept(p);
+        if (code == TB_CLI_DONE) code = wait_for_sites(p);
         if (code == TB_CLI_DONE && tb_cli_given(p->call, "hold")) code = hold();
     }
     /* After a failure nobody can take the version from us any more in time: do not wait for
@@ -280,6 +289,7 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
     struct publishing p = {.call = call, .shard_count = 1, .deadline = tb_deadline_of(call)};
     struct tb_bundle_error error;
     enum tb_cli_exit code = read_options(&p);
+    if (code == TB_CLI_DONE) code = tb_publish_wait_read(call, &p.wait);
     if (code != TB_CLI_DONE) return code;
     const struct tb_bundle_paths paths = {.paths = call->arguments + 1,
                                           .count = (uint32_t)call->argument_count - 1,

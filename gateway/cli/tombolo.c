@@ -24,13 +24,12 @@ static bool has(int argc, char **argv, const char *word)
 }
 
 /* `tombolo pki`: the first word of several commands. With --help it is a question. */
-static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc, char **argv)
+static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc, char **argv, bool json)
 {
     TB_ASSERT(argc >= 2);
     const bool asks = argc == 3 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
     if ((argc == 2 || asks) && tb_cli_help_group(asks ? stdout : stderr, commands, argv[1]))
         return asks ? TB_CLI_DONE : TB_CLI_USAGE;
-    const bool json = has(argc, argv, "--json");
     if (argc > 2 && tb_cli_is_group(commands, argv[1]))
         return tb_say_usage("", json, "there is no command \"%.100s %.100s\"; see `tombolo %.100s --help`",
                             argv[1], argv[2], argv[1]);
@@ -47,7 +46,7 @@ static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char
     char error[256];
     bool help = false;
     if (!tb_cli_parse(command, argc, argv, &call, &help, error)) {
-        const enum tb_cli_exit code = tb_say_usage(command->name, has(argc, argv, "--json"),
+        const enum tb_cli_exit code = tb_say_usage(command->name, tb_cli_wants_json(argc, argv),
                                                    "%s; see `tombolo %s --help`", error, command->name);
         const bool monitors = command->run == tb_cli_lag && has(argc, argv, "--check");
         return monitors ? (enum tb_cli_exit)TB_LAG_NOT_KNOWN : code;
@@ -63,10 +62,34 @@ static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char
     return TB_CLI_SITE;
 }
 
+/* Options may stand before the command, too. */
+static enum tb_cli_exit find_and_run(const struct tb_cli_command *commands, int argc, char **argv)
+{
+    int words = 0;
+    const bool json = tb_cli_wants_json(argc, argv);
+    const int lead = tb_cli_lead(commands, argc, argv);
+    if (lead < 0) {
+        const enum tb_cli_exit code =
+            tb_say_usage("", json, "unknown option %.100s; `tombolo help` lists commands", argv[-lead]);
+        const bool monitors = has(argc, argv, "lag") && has(argc, argv, "--check");
+        return monitors ? (enum tb_cli_exit)TB_LAG_NOT_KNOWN : code;
+    }
+    TB_ASSERT(lead < argc);
+    if (lead == argc - 1) return tb_say_usage("", json, "a command is missing; `tombolo help` lists them");
+    const char *first = argv[1 + lead];
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
+        tb_cli_help(stdout, commands);
+        return TB_CLI_DONE;
+    }
+    const struct tb_cli_command *command = tb_cli_find(commands, argc - lead, argv + lead, &words);
+    if (command == NULL) return unknown(commands, argc - lead, argv + lead, json);
+    tb_cli_lead_move(argv, lead, words);
+    return run(command, argc - words, argv + words);
+}
+
 int main(int argc, char **argv)
 {
     const struct tb_cli_command *commands = tb_cli_commands();
-    int words = 0;
     if (tb_fault_from_env()) {
         tb_net_library_faults();
         json_set_alloc_funcs(tb_library_malloc, tb_free);
@@ -75,15 +98,9 @@ int main(int argc, char **argv)
         tb_cli_help(stderr, commands);
         return TB_CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        tb_cli_help(stdout, commands);
-        return TB_CLI_DONE;
-    }
     if (strcmp(argv[1], "--version") == 0) {
         (void)printf("tombolo %s\n", tb_library_version());
         return TB_CLI_DONE;
     }
-    const struct tb_cli_command *command = tb_cli_find(commands, argc, argv, &words);
-    if (command == NULL) return unknown(commands, argc, argv);
-    return run(command, argc - words, argv + words);
+    return find_and_run(commands, argc, argv);
 }

@@ -209,10 +209,16 @@ static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
     if (recovering && !tb_catalog_recovering(d->catalog)) d->room_freed = true;
 }
 
+static void drain_begin(struct tb_daemon *d, int number);
+
 static void tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;
     TB_ASSERT(!d->opening && !d->turning);
+    if (d->drain_asked && !d->draining) {
+        drain_begin(d, 0);
+        return;
+    }
     const tb_time_ns now = tb_clock_now();
     tb_service_manager_alive(&d->manager, now);
     const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
@@ -549,20 +555,27 @@ static void drain_tick(uv_timer_t *timer)
         links_closed(d);
 }
 
-static void stop_signal(uv_signal_t *signal, int number)
+/* By a signal, or by an operator (0), whose row is in the audit record already. */
+static void drain_begin(struct tb_daemon *d, int number)
 {
-    struct tb_daemon *d = signal->data;
-    if (d->draining) return;
+    TB_ASSERT(!d->draining);
     d->draining = true;
     tb_service_manager_stopping(&d->manager);
     if (d->opening) return;
     d->drain_at = tb_clock_now();
     tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d),
            d->config->drain_ms);
-    tb_audit_act(d, &(struct tb_audit_event){"drain", "gateway", d->site.text,
-                                             number == SIGTERM ? "SIGTERM" : "SIGINT", "ok"});
+    if (number != 0)
+        tb_audit_act(d, &(struct tb_audit_event){"drain", "gateway", d->site.text,
+                                                 number == SIGTERM ? "SIGTERM" : "SIGINT", "ok"});
     tb_sessions_shut(d);
     uv_timer_start(&d->tick, drain_tick, 0, 10);
+}
+
+static void stop_signal(uv_signal_t *signal, int number)
+{
+    struct tb_daemon *d = signal->data;
+    if (!d->draining) drain_begin(d, number);
 }
 
 static void reload_signal(uv_signal_t *signal, int number)

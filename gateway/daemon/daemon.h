@@ -179,6 +179,7 @@ struct tb_daemon {
     bool room_freed;     /* in the arena, or the catalog lets go of some: who waits for room asks again */
     bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
+    bool drain_asked; /* by an operator: the next tick begins it */
     bool fault; /* something that must not happen did: exit code 1 */
     bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */
     tb_time_ns close_until;

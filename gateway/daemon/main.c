@@ -12,6 +12,7 @@
 #include "base/net/library_faults.h"
 #include "base/net/secret_memory.h"
 #include "gateway/config/disk_files.h"
+#include "gateway/daemon/control/event_ring.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/sandbox/sandbox.h"
 #include "tombolo/version.h"
@@ -210,7 +211,10 @@ int main(int argc, char **argv)
         return 1;
     }
     log_open(format, config);
-    const int code = run(config, path, protocol_max, new_home);
+    const enum tb_status kept = tb_events_open();
+    if (kept != TB_OK) tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(kept));
+    const int code = kept == TB_OK ? run(config, path, protocol_max, new_home) : 1;
+    tb_events_close();
     tb_config_free(config);
     return code;
 }

@@ -164,8 +164,8 @@ def ends_with(site, what, why):
         raise Failed(f"{what}: the log does not say \"{why}\":\n{text}")
 
 
-READS = ["status", "versions", "streams", "lag", "chains", "config"]
-CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify", "audit", "reload"]
+READS = ["status", "versions", "streams", "lag", "chains", "config", "events"]
+CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "drain", "verify", "audit", "reload"]
 
 
 @scenario

@@ -45,11 +45,11 @@ def row(site, of):
 
 def printed(site, of, reason):
     """That site's lines of the table; None where the reason is another one by now."""
-    rows = re.split(r"\n(?! )", site.cli("lag", "policy").stdout.strip())
+    rows = re.split(r"\n(?! )", site.cli("lag", "policy", "--why").stdout.strip())
     for text in rows[1:]:
         columns = text.splitlines()[0].split()
         if columns[1] == of and reason in columns:
-            return f"tombolo lag policy, at {site.name}\n{text}"
+            return f"tombolo lag policy --why, at {site.name}\n{text}"
     return None
 
 

@@ -1,6 +1,7 @@
 """Answers of `tombolo`: exit codes, progress, help, and a reason for each refusal (P10).
 
 Covers: gateway/cli/tombolo.c gateway/cli/commands.c gateway/cli/options.c gateway/cli/manual.c
+Covers: gateway/cli/man_pages.c
 Covers: gateway/cli/output.c
 """
 
@@ -10,6 +11,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,13 +244,19 @@ def help_is_the_table(lab):
         expect(f"help of {command}", "usage: tombolo " + command in text and "Example:" in text, True)
     page = lab.tombolo("help", "--man").stdout
     expect("manual page", page.startswith(".TH TOMBOLO 1") and ".SH EXIT STATUS" in page, True)
-    script = lab.dir / "completion"
-    script.write_text(lab.tombolo("help", "--completion").stdout)
-    ask = (f'source {script}; COMP_WORDS=(tombolo pki is); COMP_CWORD=2; _tombolo; echo "${{COMPREPLY[@]}}"; '
-           'COMP_WORDS=(tombolo sub); COMP_CWORD=1; _tombolo; echo "${COMPREPLY[@]}"; '
-           'COMP_WORDS=(tombolo pki issue --st); COMP_CWORD=3; _tombolo; echo "${COMPREPLY[@]}"')
-    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
-    expect("completion", (done.stdout.split(), done.stderr), (["issue", "subscribe", "--start-days"], ""))
+    pages = lab.dir / "man1"
+    pages.mkdir()
+    lab.tombolo("help", "--man-pages", pages)
+    expect("a page for each command", sorted(p.name for p in pages.iterdir()), sorted(f"tombolo-{c.replace(' ', '-')}.1" for c in commands))
+    (pages / "tombolo.1").write_text(page)
+    if shutil.which("mandoc"):
+        done = subprocess.run(["mandoc", "-T", "lint", *sorted(pages.iterdir())], capture_output=True, text=True, check=False)
+        expect("what mandoc has to say", done.stdout, "")
+    expect("pages into no folder", subprocess.run([str(TOMBOLO), "help", "--man-pages", lab.dir / "no"], capture_output=True).returncode, 2)
+    takes = {}  # what stands before a command is understood before it (options.h)
+    for command in commands:
+        for option, value in re.findall(r"^  (--[a-z-]+)( \S+)?", lab.tombolo(*command.split(), "--help").stdout, re.MULTILINE):
+            expect(f"{option} of {command} takes a value", bool(value), takes.setdefault(option, bool(value)))
     expect("no command", subprocess.run([str(TOMBOLO), "publsh"], capture_output=True).returncode, 2)
     for argv in (["publsh"], ["publish", "policy", "x"], ["status", "--nope"], ["pki", "init"], ["subscribe", "policy"]):
         done = subprocess.run([str(TOMBOLO), *argv, "--json"], capture_output=True, text=True)

@@ -54,7 +54,7 @@ def the_control_page_is_what_is_served(lab):
     status = west.control("status")
     same_names("status", set(status) - {"schema", "ok"}, page["status"])
     same_names("tables[]", {t["table"] for t in status["tables"]} & set(page["tables"]), page["tables"])
-    for name in ("links", "models", "sessions"):
+    for name in ("links", "models", "sessions", "groups"):
         if not status[name]:
             raise Failed(f"status: {name} is empty")
         for row in status[name]:
@@ -86,14 +86,9 @@ def rows_of(site, command, of):
     return row
 
 
-def megabytes(count):
-    value = count / 1e6
-    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} MB"
-
-
 def lag_as_text(site, of):
     """The words of that site's row, and the line behind it."""
-    lines = site.cli("lag", "policy").stdout.splitlines() + [""]
+    lines = site.cli("lag", "policy", "--why").stdout.splitlines() + [""]
     (at,) = (i for i, line in enumerate(lines) if line.split()[1:2] == [of])
     return re.split(r"\s{2,}", lines[at].strip()), lines[at + 1]
 
@@ -108,7 +103,8 @@ def lag_behind_a_cut(east, trainer):
            {"model": "policy", "home": "east", "head": "1:2", "latest": "1:1", "versions": None, "bytes": None, "seconds": None, "reason": "link-down",
             "eta_s": None})
     words, below = lag_as_text(east, "west")
-    expect("the same as text", words, ["policy", "west", "1:2", "?", "?", "?", "link-down"])
+    expect("the same as text", words[:10], ["policy", "west", "1:2", "1:1", "-", "?", "?", "?", "?", "link-down"])
+    expect("its last word's age", float(words[10]) >= 1, True)
     expect("the line below", below, f"  {row['why']}: {row['evidence']}")
     return uid, size
 
@@ -131,8 +127,9 @@ def streams_of_a_crossing(site, of, way):
             raise Failed(f"a stream's row is {row}")
     if sum(row["retransmitted_bytes"] for row in link["streams"]) > link["retransmitted_bytes"]:
         raise Failed(f"streams sent more again than their link: {link}")
-    text = site.cli("streams").stdout.splitlines()
-    expect("how many of them as text", [row.split()[2] for row in text if row.split()[0].isdigit()], [s["encryption"] for s in link["streams"]])
+    text = [line.split("\t") for line in site.cli("streams", "-o", "tsv").stdout.splitlines()]
+    at = [text[0].index(key) for key in ("peer", "stream", "encryption")]
+    expect("the same as text", [[row[i] for i in at] for row in text[1:]], [[of, str(s["stream"]), s["encryption"]] for s in link["streams"]])
 
 
 def evidence_of_a_crossing(site, words, size):
@@ -158,7 +155,7 @@ def lag_and_streams_say_what_is_so(lab):
     trainer = Trainer(lab, east, lab.weights(1)[0])
     west.wait_holds(trainer.publish(1))
     wait_for("east knows it", lambda: rows_of(east, "lag", "west")["reason"] == "up-to-date")
-    expect("who is not behind", lag_as_text(east, "west")[0], ["policy", "west", "1:1", "0", "0 B", "0.00 s", "up-to-date"])
+    expect("who is not behind", lag_as_text(east, "west")[0], ["policy", "west", "1:1", "1:1", "-", "0", "0", "0", "-", "up-to-date"])
     link.refusing = True
     link.cut()
     wait_for("the link is down", lambda: not rows_of(east, "streams", "west")["up"] and not rows_of(west, "streams", "east")["up"])

@@ -191,6 +191,13 @@ class Commands:
             expect("versions says ok", reply["ok"], True)
         return done
 
+    def sites(self, env):
+        """A table that lacks a row for want of memory is none."""
+        done = run(self.site, env, "sites", "-o", "tsv", "--sort", "site")
+        if done.returncode == 0:
+            expect(f"sites with {env}", [line.split("\t")[0] for line in done.stdout.splitlines()], ["site", "east", "west"])
+        return done
+
     def pki(self, env):
         into = self.lab.dir / "pki-try"
         shutil.rmtree(into, ignore_errors=True)
@@ -210,7 +217,7 @@ def each_call_of_a_command_may_fail(lab):
     east, _, _ = lab.east_west(arena_mib=64, through_link=False)
     east.start()
     commands, findings = Commands(lab, east), Findings()
-    for name in ("publish", "subscribe", "versions", "pki", "config"):
+    for name in ("publish", "subscribe", "versions", "sites", "pki", "config"):
         command = getattr(commands, name)
         commands.timeout = PATIENCE
         done = command(counting(lab.dir))

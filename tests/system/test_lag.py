@@ -4,7 +4,7 @@ links are caused in test_links.py, too, and a day that is spent in test_limits.p
 docs/lab-notes/lag-reasons.md has the list.
 
 Covers: gateway/cli/lag_command.c gateway/daemon/links/lag.c gateway/daemon/links/site_lag.c
-Covers: gateway/daemon/control/lag_status.c gateway/cli/chain_commands.c
+Covers: gateway/daemon/control/lag_status.c
 """
 
 import contextlib
@@ -105,7 +105,7 @@ def lag_of_a_site_that_never_came_up(lab):
     monitors(east, 3, "UNKNOWN: policy at west is not known (link-down)")
     expect("a word that is no time", east.cli("lag", "--check", "--warn", "soon", check=False).returncode, 3)
     r = says(west, NOT_UP, r"east: .+", head=None, heard_s=None, **unknown)
-    if f"\n  {r['why']}: east: " not in west.cli("lag", "policy").stdout:
+    if f"\n  {r['why']}: east: " not in west.cli("lag", "policy", "--why").stdout:
         raise Failed(f"as text it lacks what the row has: {r}")
     link.refusing = False
     west.wait_holds(uid)
@@ -129,7 +129,7 @@ def lag_of_a_site_that_went_away(lab):
     if not r["heard_s"] > 0:
         raise Failed(f"the row has no age: {r}")
     for s in (east, west):
-        if not re.search(r"not known now; heard .* ago, it had 1:1", s.cli("lag", "policy").stdout):
+        if not re.search(r"not known now; heard .* ago, it had 1:1", s.cli("lag", "policy", "--why").stdout):
             raise Failed(f"at {s.name} it has no age as text")
     uid, _ = published(east, trainer, 2)
     says(east, "link-down", r"west: .+", head="1:2", known=False, versions=None)
@@ -152,7 +152,7 @@ def lag_of_a_home_that_is_down(lab):
         s.wait_holds(uid)
     says(north, CURRENT, "", of="north", known=True, versions=0, head="1:1")
     r = says(east, CURRENT, SAID, of="north", known=True, versions=0, latest="1:1", via="west")
-    if "through west" not in east.cli("lag", "policy").stdout:
+    if "through west" not in east.cli("lag", "policy", "--why").stdout:
         raise Failed(f"the text does not name the relay of {r}")
     east.kill()
     for s in (west, north):

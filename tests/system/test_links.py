@@ -5,7 +5,6 @@ sentence that names what and whom, at each end that can know it.
 
 Covers: wan/link/path/link_why.c wan/link/path/link_segment.c wan/link/session/link_twin.c
 Covers: gateway/daemon/links/link_events.c gateway/daemon/links/link_reports.c
-Covers: gateway/cli/link_commands.c
 Covers: gateway/daemon/control/link_status.c gateway/daemon/links/peer_rights.c
 """
 

@@ -79,8 +79,10 @@ def site_says(site, name, number, got, way):
     expect(f"{name} in its chain", next(m for m in members if m["name"] == name)["update"], {"stall_ms": told["stall_ms"], **said})
     line = next(text for text in site.cli("status").stdout.splitlines() if text.startswith("update ") and text.split()[1] == name)
     expect(f"\"{line}\"", line.split()[2:5] + ["stall" in line, "staged" in line], ["policy", f"1:{number}", way, True, True])
-    line = next(text for text in site.cli("chains").stdout.splitlines() if text.split()[0] == name and f"{way}, stall" in text)
-    expect(f"\"{line}\"", "active" in line and "staged" in line, True)
+    keys, *lines = (text.split("\t") for text in site.cli("chains", "-o", "tsv").stdout.splitlines())
+    rows = [dict(zip(keys, line)) for line in lines]
+    row = next(r for r in rows if r["member"].strip() == name and r["version"] == f"1:{number}")
+    expect(f"{row}", ("active" in row["marks"], row["way"], int(row["staged_bytes"])), (True, way, got["staged"]))
 
 
 @scenario

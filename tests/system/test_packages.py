@@ -22,7 +22,8 @@ DEPLOY = SOURCE / "deploy"
 PACKAGES = {
     "tombolo": ("usr/bin/tombolo", "usr/bin/tombolod", "usr/bin/tombolo-web", "usr/lib/systemd/system/tombolod@.service",
                 "usr/lib/systemd/system/tombolo-web.service", "usr/lib/sysusers.d/tombolo.conf", "usr/lib/tmpfiles.d/tombolo.conf",
-                "usr/share/man/man1/tombolo.1", "usr/share/man/man5/tombolo.yaml.5", "usr/share/bash-completion/completions/tombolo", "usr/share/tombolo/demo"),
+                "usr/share/man/man1/tombolo.1", "usr/share/man/man1/tombolo-lag.1", "usr/share/man/man5/tombolo.yaml.5", "usr/share/man/man8/tombolod.8", "usr/share/bash-completion/completions/tombolo",
+                "usr/share/zsh/vendor-completions/_tombolo", "usr/share/fish/vendor_completions.d/tombolo.fish", "usr/share/tombolo/demo"),
     "libtombolo0": ("usr/lib/*libtombolo.so.0", "usr/lib/*libtombolo.so.0.*"),
     "libtombolo-dev": ("usr/include/tombolo/tombolo.h", "usr/include/tombolo/version.h", "usr/lib/*libtombolo.so",
                        "usr/lib/*pkgconfig/tombolo.pc", "usr/lib/*cmake/tombolo/tomboloConfig.cmake"),

@@ -49,8 +49,10 @@ static enum tb_status audited(const char *action, tb_control_fn fn, struct tb_da
                               const json_t *request, json_t *reply, char *error)
 {
     char who[TB_OPERATOR_BYTES], object[TB_AUDIT_OBJECT_BYTES];
+    if (json_is_true(json_object_get(request, "dry_run"))) return fn(d, request, reply, error); /* no act */
     tb_control_operator(d->control, who);
     object_of(request, object);
+    if (object[0] == '\0') (void)snprintf(object, sizeof object, "%s", d->site.text); /* of all of it */
     const enum tb_status status = fn(d, request, reply, error);
     const bool done = status == TB_OK || status == TB_AGAIN;
     const char *result = done ? "ok" : error[0] != '\0' ? error : tb_status_name(status);
@@ -93,7 +95,31 @@ enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply
     const bool changes =
         json_object_get(request, "files") != NULL || json_is_true(json_object_get(request, "cancel"));
     if (!changes) return tb_adopt_command(user, request, reply, error);
+    if (json_is_true(json_object_get(request, "dry_run"))) {
+        snprintf(error, ERROR_BYTES, "adopt cannot be tried: it reads the files to know what they have");
+        return TB_BAD_ARGUMENT;
+    }
     return audited("adopt", tb_adopt_command, user, request, reply, error);
+}
+
+/* The end begins with the next tick, so that this answer goes out before it. */
+static enum tb_status drain_command(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const bool dry = json_is_true(json_object_get(request, "dry_run"));
+    (void)error;
+    if (json_object_set_new(reply, "workers", json_integer(d->session_count)) != 0 ||
+        json_object_set_new(reply, "drain_ms", json_integer(d->config->drain_ms)) != 0 ||
+        json_object_set_new(reply, "pid", json_integer(uv_os_getpid())) != 0 ||
+        json_object_set_new(reply, "dry_run", json_boolean(dry)) != 0)
+        return TB_SITE_NOMEM;
+    d->drain_asked |= !dry;
+    return TB_OK;
+}
+
+enum tb_status tb_audited_drain(void *user, const json_t *request, json_t *reply, char *error)
+{
+    return audited("drain", drain_command, user, request, reply, error);
 }
 
 /* ---- the record ---- */

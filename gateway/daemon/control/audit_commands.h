@@ -11,6 +11,7 @@ enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply
 enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_drain(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audit_command(void *user, const json_t *request, json_t *reply, char *error);
 
 #endif

@@ -18,6 +18,8 @@
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
+#include "gateway/daemon/control/event_commands.h"
+#include "gateway/daemon/control/group_status.h"
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
@@ -438,6 +440,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "models", models_json(d));
     set_u64(o, "session_count", d->session_count);
     put(o, "sessions", sessions_json(d));
+    put(o, "groups", tb_status_groups(d));
     put(o, "fabric", fabric_json(d));
     put(o, "hops", hops_json(d));
     put(o, "tables", tb_status_tables(d));
@@ -587,22 +590,12 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},
-    {"versions", cmd_versions},
-    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},
-    {"chains", tb_status_chains},
-    {"withdraw", tb_audited_withdraw},
-    {"pin", tb_audited_pin},
-    {"unpin", tb_audited_unpin},
-    {"rollback", tb_audited_rollback},
-    {"limit", tb_audited_limit},
-    {"adopt", tb_audited_adopt},
-    {"audit", tb_audit_command},
-    {"verify", tb_verify_command},
-    {"reload", tb_reload_command},
-    {"config", tb_config_command},
-    {NULL, NULL},
+    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},       {"unpin", tb_audited_unpin},   {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},   {"adopt", tb_audited_adopt},   {"drain", tb_audited_drain},
+    {"audit", tb_audit_command},   {"events", tb_events_command}, {"verify", tb_verify_command},
+    {"reload", tb_reload_command}, {"config", tb_config_command}, {NULL, NULL},
 };
 
 static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
@@ -615,10 +608,10 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status}, {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag}, {"chains", tb_status_chains}, {"withdraw", cmd_refused},
-    {"pin", cmd_refused},   {"unpin", cmd_refused},       {"rollback", cmd_refused},
-    {"limit", cmd_refused}, {"adopt", cmd_refused},       {"verify", cmd_refused},
-    {"audit", cmd_refused}, {"reload", cmd_refused},      {"config", tb_config_command},
-    {NULL, NULL},
+    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", cmd_refused},
+    {"pin", cmd_refused},          {"unpin", cmd_refused},        {"rollback", cmd_refused},
+    {"limit", cmd_refused},        {"adopt", cmd_refused},        {"drain", cmd_refused},
+    {"verify", cmd_refused},       {"audit", cmd_refused},        {"reload", cmd_refused},
+    {"config", tb_config_command}, {"events", tb_events_command}, {NULL, NULL},
 };

@@ -114,21 +114,48 @@ static enum tb_status answer_when_saved(struct tb_daemon *d)
     return status == TB_OK ? TB_AGAIN : status;
 }
 
+/* ---- trying it ---- */
+
+static bool is_dry(const json_t *request)
+{
+    return json_is_true(json_object_get(request, "dry_run"));
+}
+
+/* The rest of an answer that changed nothing. */
+static bool dry_put(const struct tb_daemon *d, json_t *reply)
+{
+    char who[TB_OPERATOR_BYTES];
+    tb_control_operator(d->control, who);
+    return text_put(reply, "who", who) && json_object_set_new(reply, "dry_run", json_true()) == 0;
+}
+
 /* ---- withdraw ---- */
+
+static enum tb_status withdraw_dry(struct tb_daemon *d, const struct tb_catalog_version_view *v, bool is_home,
+                                   json_t *reply)
+{
+    const bool put = version_put(reply, v) && text_put(reply, "before", tb_catalog_state_name(v->state)) &&
+                     text_put(reply, "where", is_home ? "everywhere" : "here") && dry_put(d, reply);
+    return put ? TB_OK : TB_SITE_NOMEM;
+}
 
 enum tb_status tb_withdraw_command(void *user, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = user;
     struct tb_catalog_version_view before, after;
+    struct tb_catalog_model model;
     char who[TB_OPERATOR_BYTES];
     enum tb_status status = version_of(d, request, &before, error);
+    if (status == TB_OK) status = model_of(d, request, &model, error);
     if (status != TB_OK) return status;
     tb_control_operator(d->control, who);
-    status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &before.key.uid, who);
+    status = is_dry(request) ? tb_catalog_may_withdraw(d->catalog, &before.key.uid)
+                             : tb_catalog_withdraw(d->catalog, tb_clock_now(), &before.key.uid, who);
     if (status == TB_BAD_STATE)
         snprintf(error, ERROR_BYTES, "version %" PRIu64 ":%" PRIu64 " is %s", before.key.run_order,
                  before.key.number, tb_catalog_state_name(before.state));
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    if (is_dry(request)) return withdraw_dry(d, &before, model.is_home, reply);
     const bool known = tb_catalog_version_get(d->catalog, &before.key.uid, &after);
     TB_ASSERT(known); /* its row waits for the store */
     if (!version_put(reply, &before) || !text_put(reply, "before", tb_catalog_state_name(before.state)) ||
@@ -229,6 +256,13 @@ static enum tb_status pin_answer(struct tb_daemon *d, const struct tb_version_ke
     return status == TB_OK ? answer_when_saved(d) : TB_OK;
 }
 
+static enum tb_status pin_dry(const struct tb_daemon *d, const struct tb_catalog_version_view *v, bool pinned,
+                              json_t *reply)
+{
+    const bool put = version_put(reply, v) && json_object_set_new(reply, "pinned", json_boolean(pinned)) == 0;
+    return put && dry_put(d, reply) ? TB_OK : TB_SITE_NOMEM;
+}
+
 static enum tb_status pin(struct tb_daemon *d, const json_t *request, json_t *reply, bool back, char *error)
 {
     static struct tb_catalog_version_view v; /* large; the main loop's alone */
@@ -240,8 +274,10 @@ static enum tb_status pin(struct tb_daemon *d, const json_t *request, json_t *re
     if (status == TB_OK) status = direction_check(d, &v, back, error);
     if (status != TB_OK) return status;
     tb_control_operator(d->control, who);
-    status = tb_catalog_pin(d->catalog, tb_clock_now(), &v.key.uid, true, who);
+    status = is_dry(request) ? tb_catalog_may_pin(d->catalog, &v.key.uid, true)
+                             : tb_catalog_pin(d->catalog, tb_clock_now(), &v.key.uid, true, who);
     if (status != TB_OK && status != TB_DONE_BEFORE) return not_held(d, request, &v.key.model, status, error);
+    if (is_dry(request)) return pin_dry(d, &v, true, reply);
     if (status == TB_OK) pin_log(&v.key, "version.pinned", who);
     return pin_answer(d, &v.key, status, reply);
 }
@@ -266,7 +302,11 @@ enum tb_status tb_unpin_command(void *user, const json_t *request, json_t *reply
     enum tb_status status = model_of(d, request, &model, error);
     if (status != TB_OK) return status;
     if (!tb_catalog_pinned(d->catalog, &model.name, &uid) || !tb_catalog_version_get(d->catalog, &uid, &v))
-        return json_object_set_new(reply, "pinned", json_false()) == 0 ? TB_OK : TB_SITE_NOMEM;
+        return json_object_set_new(reply, "pinned", json_false()) == 0 &&
+                       (!is_dry(request) || dry_put(d, reply))
+                   ? TB_OK
+                   : TB_SITE_NOMEM;
+    if (is_dry(request)) return pin_dry(d, &v, false, reply);
     tb_control_operator(d->control, who);
     status = tb_catalog_pin(d->catalog, tb_clock_now(), &uid, false, who);
     if (status != TB_OK) return status;

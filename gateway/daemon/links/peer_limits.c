@@ -177,12 +177,12 @@ struct limit_change {
     uint64_t day_bytes;
 };
 
-static enum tb_status limits_change(struct tb_daemon *d, uint32_t peer, const struct limit_change *c)
+/* False: the rate is none. */
+static bool change_take(struct tb_peer_limit *l, const struct limit_change *c)
 {
-    TB_ASSERT(peer < d->config->peer_count && (c->has_windows || c->window_count == 0));
-    struct tb_peer_limit *l = &d->limits[peer];
     uint64_t bit_per_s = l->rate.bit_per_s;
-    if (c->rate != NULL && !tb_rate_parse(c->rate, &bit_per_s)) return TB_BAD_ARGUMENT;
+    TB_ASSERT(c->has_windows || c->window_count == 0);
+    if (c->rate != NULL && !tb_rate_parse(c->rate, &bit_per_s)) return false;
     l->rate.bit_per_s = bit_per_s;
     if (c->has_windows) {
         TB_ASSERT(c->window_count <= TB_RATE_WINDOWS_MAX);
@@ -190,6 +190,13 @@ static enum tb_status limits_change(struct tb_daemon *d, uint32_t peer, const st
         memcpy(l->rate.windows, c->windows, sizeof c->windows);
     }
     if (c->has_day_bytes) l->budget.day_bytes = c->day_bytes;
+    return true;
+}
+
+static enum tb_status limits_change(struct tb_daemon *d, uint32_t peer, const struct limit_change *c)
+{
+    TB_ASSERT(peer < d->config->peer_count);
+    if (!change_take(&d->limits[peer], c)) return TB_BAD_ARGUMENT;
     tb_log(TB_LOG_INFO, "limit.changed", "peer=%s by=operator until=restart",
            d->config->peers[peer].site.text);
     look(d, peer);
@@ -282,6 +289,16 @@ static enum tb_status no_such_peer(const struct tb_daemon *d, const char *site, 
     return TB_NOT_FOUND;
 }
 
+/* The limits as they would be. */
+static struct tb_peer_limit changed(const struct tb_peer_limit *l, const struct limit_change *c)
+{
+    struct tb_peer_limit would = *l;
+    const bool good = change_take(&would, c);
+    TB_ASSERT(good); /* read_change looked at it */
+    would.bit_per_s = tb_rate_at(&would.rate, second_of_day());
+    return would;
+}
+
 enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;
@@ -297,10 +314,13 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
     if (peer == d->config->peer_count) return no_such_peer(d, site, error);
     enum tb_status status = read_change(request, &change, error);
     const bool changes = change.rate != NULL || change.has_windows || change.has_day_bytes;
-    if (status == TB_OK && changes) status = limits_change(d, peer, &change);
+    const bool dry = json_is_true(json_object_get(request, "dry_run"));
+    if (status == TB_OK && changes && !dry) status = limits_change(d, peer, &change);
     if (status != TB_OK) return status;
-    json_t *limit = tb_limit_json(&d->limits[peer]);
-    if (limit == NULL || !put(reply, "peer", json_string(site))) {
+    const struct tb_peer_limit shown = dry ? changed(&d->limits[peer], &change) : d->limits[peer];
+    json_t *limit = tb_limit_json(&shown);
+    const bool told = !dry || put(reply, "dry_run", json_true());
+    if (limit == NULL || !told || !put(reply, "peer", json_string(site))) {
         json_decref(limit);
         return TB_SITE_NOMEM;
     }

@@ -114,6 +114,22 @@ static void a_worker_is_active_in_one_version(void **state)
     site_close(&s);
 }
 
+/* All groups at once are those that come one by one. */
+static void expect_groups_in_one_pass(struct site *s)
+{
+    struct tb_catalog_group_view one, all[4];
+    come(s, "b");
+    come(s, "c");
+    CHECK_OK(join(s, "b", "h", 1, 3));
+    CHECK_OK(join(s, "c", "h", 0, 3));
+    assert_int_equal(tb_catalog_groups(s->c, all, 4), 2);
+    for (uint32_t cursor = 0, i = 0; tb_catalog_group_at(s->c, &cursor, &one); i++)
+        assert_memory_equal(&one, &all[i], sizeof one);
+    assert_int_equal(all[0].present + all[1].present, 3);
+    assert_int_equal(tb_catalog_groups(s->c, all, 1), 1);
+    assert_int_equal(tb_catalog_groups(s->c, all, 0), 0);
+}
+
 static void every_row_can_be_looked_at(void **state)
 {
     (void)state;
@@ -156,6 +172,7 @@ static void every_row_can_be_looked_at(void **state)
     CHECK_OK(tb_catalog_find(s.c, &policy, 1, 5, &uid));
     CHECK_STATUS(tb_catalog_find(s.c, &policy, 2, 5, &uid), TB_NOT_FOUND);
     CHECK_STATUS(tb_catalog_find(s.c, &policy, 0, 6, &uid), TB_NOT_FOUND);
+    expect_groups_in_one_pass(&s);
     site_close(&s);
 }
 

@@ -23,7 +23,8 @@ static enum tb_cli_exit nothing(const struct tb_cli_call *call)
 static const struct tb_cli_option options[] = {
     {"number", TB_CLI_COUNT, "N", "a number"}, {"time", TB_CLI_SECONDS, "TIME", "a time"},
     {"text", TB_CLI_TEXT, "TEXT", "a text"},   {"signed", TB_CLI_SIGNED, "N", "a number"},
-    {"flag", TB_CLI_FLAG, NULL, "a flag"},     {NULL, TB_CLI_FLAG, NULL, NULL},
+    {"flag", TB_CLI_FLAG, NULL, "a flag"},     {"output", TB_CLI_CHOICE, "wide|json|tsv", "a form"},
+    {"json", TB_CLI_FLAG, NULL, "JSON"},       {NULL, TB_CLI_FLAG, NULL, NULL},
 };
 static const struct tb_cli_command commands[] = {
     {"one", "A [B]", "first", "The first.", "tombolo one a", options, 1, 2, nothing},
@@ -98,7 +99,7 @@ static void options_and_arguments_are_read(void **state)
     assert_string_equal(call.arguments[0], "--flag");
     assert_false(tb_cli_given(&call, "flag"));
     assert_int_equal(tb_cli_number(&call, "number", 77), 77);
-    assert_false(tb_cli_has(&call, "json"));
+    assert_false(tb_cli_has(&call, "nothing"));
     assert_true(parse(&l, "one a --signed -3", &call, error));
     assert_int_equal(tb_cli_signed(&call, "signed", 0), -3);
 }
@@ -125,6 +126,11 @@ static void a_word_that_is_not_understood_is_named(void **state)
         {"one a --time s", "a time like"},
         {"one a --time 99999999999", "a time like"},
         {"one a --flag=1", "--flag=1"},
+        {"one a -o yaml", "--output takes wide|json|tsv, not \"yaml\""},
+        {"one a -o wid", "--output takes wide|json|tsv"},
+        {"one a -o wide|json", "--output takes wide|json|tsv"},
+        {"one a --output tsvx", "--output takes wide|json|tsv"},
+        {"one a -o wide -o tsv", "--output stands there twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct line l;
@@ -132,6 +138,68 @@ static void a_word_that_is_not_understood_is_named(void **state)
         char error[256] = "";
         const bool good = parse(&l, rows[i].line, &call, error);
         if (good || strstr(error, rows[i].error) == NULL) fail_msg("%s: %s", rows[i].line, error);
+    }
+}
+
+static void o_json_is_json(void **state)
+{
+    (void)state;
+    struct line l;
+    struct tb_cli_call call;
+    char error[256];
+    assert_true(parse(&l, "one a -o json", &call, error));
+    assert_true(tb_cli_given(&call, "json"));
+    assert_true(parse(&l, "one a -owide", &call, error));
+    assert_string_equal(tb_cli_text(&call, "output"), "wide");
+    assert_false(tb_cli_given(&call, "json"));
+    static const struct {
+        const char *line;
+        bool wants;
+    } rows[] = {{"t one --json", true},    {"t -o json one", true},  {"t --output=json", true},
+                {"t -ojson", true},        {"t one -o", false},      {"t one json", false},
+                {"t -o wide json", false}, {"t --output json", true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        split(&l, rows[i].line);
+        if (tb_cli_wants_json(l.argc, l.argv) != rows[i].wants) fail_msg("%s", rows[i].line);
+    }
+}
+
+static void options_stand_before_the_command_too(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int lead;
+        const char *moved; /* NULL: there is no command behind them */
+    } rows[] = {
+        {"t one a", 0, "t one a "},
+        {"t --flag one a", 1, "t one --flag a "},
+        {"t --text x --number=3 -o tsv -owide two words --flag", 6,
+         "t two words --text x --number=3 -o tsv -owide --flag "},
+        {"t --signed -3 one", 2, "t one --signed -3 "},
+        {"t --flag --help", 1, NULL},
+        {"t --flag -h one", 1, NULL},
+        {"t --text", 1, NULL},
+        {"t --text x", 2, NULL},
+        {"t --nothing one", -1, NULL},
+        {"t --flag -x one", -2, NULL},
+        {"t -- one", -1, NULL},
+        {"t - one", -1, NULL},
+        {"t --fla one", -1, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct line l;
+        char found[256] = "";
+        int words = 0;
+        split(&l, rows[i].line);
+        const int lead = tb_cli_lead(commands, l.argc, l.argv);
+        if (lead != rows[i].lead) fail_msg("%s: %d", rows[i].line, lead);
+        if (rows[i].moved == NULL) continue;
+        assert_non_null(tb_cli_find(commands, l.argc - lead, l.argv + lead, &words));
+        tb_cli_lead_move(l.argv, lead, words);
+        for (int k = 0; k < l.argc; k++)
+            (void)strcat(strcat(found, l.argv[k]), " ");
+        assert_string_equal(found, rows[i].moved);
     }
 }
 
@@ -198,6 +266,8 @@ int main(void)
         cmocka_unit_test(a_word_with_a_slip_is_known),
         cmocka_unit_test(options_and_arguments_are_read),
         cmocka_unit_test(a_word_that_is_not_understood_is_named),
+        cmocka_unit_test(o_json_is_json),
+        cmocka_unit_test(options_stand_before_the_command_too),
         cmocka_unit_test(commands_of_one_and_two_words_are_found),
         cmocka_unit_test(a_version_is_a_number_or_a_run_and_a_number),
         cmocka_unit_test(every_status_has_an_exit_code),

@@ -52,6 +52,25 @@ static void control_characters_do_not_reach_a_terminal(void **state)
     assert_string_equal(out, "a?[2J?b?");
     tb_show_clean("0123456789abcdefgh", out, sizeof out);
     assert_int_equal(strlen(out), 15);
+    tb_show_clean("a\xc2\x9b"
+                  "1m\xc2\x80\xc2\xa0\xc3\xbc",
+                  out, sizeof out); /* U+009B begins a sequence, too */
+    assert_string_equal(out, "a?1m?\xc2\xa0\xc3\xbc");
+}
+
+/* A text that is cut ends with a whole letter: half of one is no UTF-8. */
+static void a_text_is_cut_between_letters(void **state)
+{
+    (void)state;
+    char out[4];
+    tb_show_clean("ab\xc3\xbc"
+                  "c",
+                  out, sizeof out);
+    assert_string_equal(out, "ab");
+    tb_show_clean("abc", out, sizeof out);
+    assert_string_equal(out, "abc");
+    tb_show_clean("\xf0\x9f\x90\x9f", out, sizeof out);
+    assert_string_equal(out, "");
 }
 
 int main(void)
@@ -61,6 +80,7 @@ int main(void)
         cmocka_unit_test(seconds_become_clock_time),
         cmocka_unit_test(progress_has_share_rate_and_time_left),
         cmocka_unit_test(control_characters_do_not_reach_a_terminal),
+        cmocka_unit_test(a_text_is_cut_between_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
