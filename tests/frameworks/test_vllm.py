@@ -178,7 +178,8 @@ class Http:
                                         self.port, "--skip-tokenizer-init", "--enforce-eager", "--max-model-len", 4096, "--max-num-seqs", 4,
                                         "--enable-scale-out", "--weight-transfer-config", '{"backend": "tombolo"}', "--worker-extension-cls",
                                         "tombolo.integrations.vllm.Extension", "--middleware", "tombolo.integrations.gate.Gate"],
-                               lab.dir / "vllm.log", env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_LOGGING_LEVEL": "INFO"})
+                               lab.dir / "vllm.log", env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_LOGGING_LEVEL": "INFO",
+                                                                  "VLLM_LOGGING_STREAM": "ext://sys.stderr"})
         lab.processes.append(self.process)
         self.model = str(model)
         wait_for("the server answers", self.answers)
@@ -246,7 +247,7 @@ def a_server_changes_over_under_a_request(lab):
     trainer.send_weights()
     status, version, of_b = server.tokens(prompt, 12)
     expect("by the trainer's side", (status, version, of_b["token_ids"] != of_a["token_ids"]), (200, "1", True))
-    ways = wait_for("the log says all ways", server.ways)  # the worker's lines come by way of other processes
+    ways = wait_for("the log says all ways", server.ways)
     expect("the log", {"model.layers.0-1.mlp.down_proj"} <= set(ways["layerwise"].split(",")), True)
     expect("the log", {"model.norm"} <= set(ways["boxes"].split(",")), True)
     trainer.source = list(weights[c].items())
