@@ -35,7 +35,7 @@ void world_twin_init(void)
         the->paths[the->twin][i] = the->paths[the->twin_of][i];
         the->paths[i][the->twin] = the->paths[i][the->twin_of];
     }
-    (void)snprintf(text, sizeof text, "%s.twin", of->name.text);
+    (void)snprintf(text, sizeof text, "%.18s.twin", of->name.text);
     s->gateway = world_process_new(PROCESS_GATEWAY, the->twin, text);
     s->gateway->back_at = tb_time_add(the->now, TB_MS(world_draw(FAULT_TWIN, 2000)));
     world_arena_new(&s->arena);

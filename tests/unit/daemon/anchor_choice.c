@@ -3,6 +3,7 @@
  * Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/anchor_writer.c
  * Covers: gateway/daemon/copies/anchor_refill.c */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +116,7 @@ __attribute__((visibility("default"))) int unlink(const char *path)
             return -1;
         }
     }
-    return (int)syscall(SYS_unlink, path);
+    return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0); /* aarch64 has no other */
 }
 
 /* Writes to anchors, and their times; at one of them the disk takes its time. */
