@@ -88,6 +88,26 @@ def an_upgraded_home_signs_what_it_holds(lab):
 
 
 @scenario
+def readers_at_home_hear_of_what_is_signed(lab):
+    """P1: a reader at home is told of each version once home has signed it. So one that demands the signature
+    stages it at once."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=2)
+    up(east)
+    path = made(lab, "22M", 1)[0]
+    trainer = Trainer(lab, east, path)
+    reader = Rollout(lab, east, "reader", path, home_ca=lab.pki_dir("east") / "ca.crt")
+    for number in range(1, 5):
+        reader.worker.send("wait", model="policy", kind="exact", number=number, timeout_ms=60000)
+        uid = trainer.publish(number)
+        expect("told", reader.worker.receive()["uid"], uid)
+        expect("who signed it", signed(east, uid), HOME)
+        reader.stage(uid)
+        reader.activate(uid)
+        reader.worker.ok("release", uid=uid)
+
+
+@scenario
 @causes("unsigned")
 def a_version_of_an_unsigned_peer_waits(lab):
     """P2 P9 P10: a link of the release before brings no signature. The version waits, no reader is told

@@ -5,7 +5,8 @@
  * thread of low priority makes the proofs, while landing goes on and after it. On a larger machine
  * the threads that land chunks prove them side by side, and this one is not started.
  *
- * A version is whole before it is proven. It is signed once it is proven. */
+ * A version is whole before it is proven. It is signed once it is proven, and readers hear of it
+ * then (links/home_statements.c). */
 #ifndef TB_GATEWAY_PROVER_H
 #define TB_GATEWAY_PROVER_H
 

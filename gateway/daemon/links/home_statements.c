@@ -1,7 +1,7 @@
 /* home_statements.c - RUN, VERSION and WITHDRAWN are signed as their rows go to the store. So no
  * peer hears of a run or a withdrawal before it is signed. A version is signed when its chunks are
  * all proven, as a rule when it is whole here. Peers fetch it from home before that; their readers
- * hear of it then.
+ * hear of it then, and so do those of home.
  *
  * The signature takes less than 1 ms (Ed25519, ECDSA) and the root some 0.3 ms for each 1 MiB of
  * manifest heads: both are done in the loop. */
@@ -14,6 +14,7 @@
 #include "base/proof/version_proof.h"
 #include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
+#include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
@@ -91,7 +92,19 @@ static const struct tb_said *say_version(struct tb_daemon *d, const struct tb_ve
 {
     struct tb_statement what = tb_statement_of(TB_STATEMENT_VERSION, key);
     if (tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid) != NULL) return NULL;
-    return root_of(d, key, &what.root) ? say(d, &what) : NULL;
+    if (!root_of(d, key, &what.root)) return NULL;
+    tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, false);
+    return say(d, &what);
+}
+
+/* Where proofs are made behind the landing, a version is whole here before it is proven. A reader
+ * that demands the signature would be told of a version that nobody has signed. */
+static void readers_wait(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    const struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (!d->prover.runs || (copy != NULL && tb_copy_is_whole(copy))) return;
+    if (tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid) != NULL) return; /* it is signed */
+    tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 
 static const struct tb_said *say_withdrawn(struct tb_daemon *d, const struct tb_version_key *key)
@@ -123,8 +136,10 @@ void tb_home_says(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (todo->kind == TB_CATALOG_PERSIST_RUN && !todo->run.fenced && is_home(d, &todo->run.model))
         (void)say_run(d, &todo->run);
     if (todo->kind != TB_CATALOG_PERSIST_VERSION || !is_home(d, &todo->key.model)) return;
-    if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT)
+    if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT) {
         (void)tell(d, say_version(d, &todo->key));
+        if (todo->state == TB_VERSION_READY) readers_wait(d, &todo->key);
+    }
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) (void)say_withdrawn(d, &todo->key);
 }
 
