@@ -21,8 +21,8 @@ struct tb_link_models {
     bool left[TB_LINKS_MODELS_MAX];   /* of `wanted`: no more; what is said of it in this session is heard */
     bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
     /* Models this peer may read and wants; while it is down, did. */
-    struct tb_name granted[TB_LINKS_MODELS_MAX];
-    uint32_t granted_count;
+    struct tb_name *granted;
+    uint32_t granted_count, granted_cap;
     /* Models that it asked for in this session and may not read. */
     struct tb_name refused[TB_LINKS_MODELS_MAX];
     struct tb_name refused_home[TB_LINKS_MODELS_MAX]; /* that it said with it; empty: none */

@@ -107,10 +107,23 @@ static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m
     return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, &m->model, &m->home);
 }
 
+/* P7: bounded, and as large as what the peer really asked for. */
+static bool granted_room(struct tb_link_models *m)
+{
+    if (m->granted_count < m->granted_cap) return true;
+    if (m->granted_cap >= TB_LINKS_GRANTED_MAX) return false;
+    const uint32_t cap = m->granted_cap == 0 ? 16 : 2 * m->granted_cap;
+    struct tb_name *more = tb_realloc(m->granted, cap * sizeof *more);
+    if (more == NULL) return false;
+    m->granted = more;
+    m->granted_cap = cap;
+    return true;
+}
+
 static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
-    TB_ASSERT(l->traffic.models.granted_count < TB_LINKS_MODELS_MAX);
+    TB_ASSERT(l->traffic.models.granted_count < l->traffic.models.granted_cap);
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
@@ -142,7 +155,7 @@ void tb_link_refuse(struct tb_link *l, const struct tb_name *model, const struct
 void tb_link_subscribed(struct tb_link *l, const struct tb_name *model, const struct tb_name *home)
 {
     const struct tb_frame_subscribe m = {.model = *model, .home = *home};
-    if (may_read(l, &m))
+    if (may_read(l, &m) && granted_room(&l->traffic.models))
         grant(l, model);
     else
         tb_link_refuse(l, model, home);
@@ -154,7 +167,7 @@ enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (tb_link_granted(l, &m.model)) return TB_OK;
-    if (l->traffic.models.granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
+    if (l->traffic.models.granted_count == TB_LINKS_GRANTED_MAX) return TB_PEER_GARBLED;
     tb_link_subscribed(l, &m.model, &m.home);
     return TB_OK;
 }
