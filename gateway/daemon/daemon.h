@@ -96,7 +96,8 @@ struct tb_daemon {
     bool records_full_told; /* that there is no row for what a peer said of a site */
     bool records_again;     /* a link came up or went down: peers hear this site's state again */
     struct tb_model_table models;
-    struct tb_site_own *own;              /* by the rows of `models`: site_lag.h */
+    /* site_lag.h, by the rows of `models`: of named ones in one block, of others one each */
+    struct tb_site_own *own_named, *own[TB_CONFIG_MODELS_MAX];
     bool disbelieved[TB_CONFIG_LIST_MAX]; /* peers whose word on other sites was refused, and told */
     bool places_refused;                  /* since the last poll: to what peers hold */
     bool places_told;                     /* before it */

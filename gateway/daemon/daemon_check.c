@@ -51,7 +51,7 @@ void tb_daemon_check(const struct tb_daemon *d)
     withdrawn_check(&d->withdrawn);
     peers_check(d);
     tb_model_table_check(d);
-    TB_EACH_MODEL(d, i) if (d->own != NULL) own_check(d, &d->own[i], tb_model_name(d, i));
+    TB_EACH_MODEL(d, i) if (d->own_named != NULL) own_check(d, d->own[i], tb_model_name(d, i));
     if (d->persist != NULL) tb_persist_check(d);
 }
 

@@ -9,7 +9,8 @@
 #define TB_LINKS_PEERS_SPARE   8  /* that may be added while the links are open */
 #define TB_LINKS_STREAMS_MAX   64 /* per link */
 #define TB_LINKS_THREADS_MAX   64
-#define TB_LINKS_MODELS_MAX    640   /* that one peer is asked for, or is refused */
+#define TB_LINKS_MODELS_MAX    640   /* that one peer is asked for */
+#define TB_LINKS_REFUSED_MAX   256   /* that one peer asked for, and may not read */
 #define TB_LINKS_GRANTED_MAX   16384 /* that one peer asks for in one session: models come and go in it */
 #define TB_LINKS_OFFERS_MAX    4096  /* versions */
 #define TB_LINKS_ASKS_MAX      256   /* versions whose manifests are asked for, or wait for that, per peer */

@@ -19,8 +19,9 @@
 struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
 {
     const uint32_t row = tb_model_row_of(d, model);
-    TB_ASSERT(d->own != NULL);
-    return &d->own[row != TB_MODEL_NONE ? row : 0]; /* the catalog has no other models */
+    TB_ASSERT(d->own_named != NULL);
+    /* The catalog has no other models. */
+    return row != TB_MODEL_NONE && d->own[row] != NULL ? d->own[row] : &d->own_named[0];
 }
 
 /* Large, and the main loop's alone. */

@@ -85,9 +85,9 @@ void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *m
     static struct tb_record r; /* large; the main loop's alone */
     TB_EACH_MODEL(d, i)
     {
-        const bool told = d->own[i].said_at != 0 && links_there(d);
+        const bool told = d->own[i]->said_at != 0 && links_there(d);
         if (told && (model == NULL || tb_name_equal(model, tb_model_name(d, i))))
-            tell(d, peer, &d->own[i].said);
+            tell(d, peer, &d->own[i]->said);
     }
     for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
         if (model == NULL || tb_name_equal(model, &r.state.model)) pass_to(d, peer, &r);
@@ -132,7 +132,7 @@ static void say_own(struct tb_daemon *d, const struct tb_catalog_model *m, bool 
 static bool rests(const struct tb_daemon *d, uint32_t row)
 {
     if (!tb_model_is_of_pattern(row) || row % REST_TURNS == d->models.ticks % REST_TURNS) return false;
-    const struct tb_site_own *own = &d->own[row];
+    const struct tb_site_own *own = d->own[row];
     const tb_time_ns used_at = d->models.rows[row].used_at;
     return own->said_at != 0 && own->said.versions == 0 &&
            tb_time_since(used_at, tb_clock_now()) > TB_SECONDS(REST_TURNS);
@@ -265,8 +265,8 @@ static void say_for_old(struct tb_daemon *d, uint32_t peer)
     const struct tb_links_stats *stats = tb_site_link(d, peer);
     if (!stats->up || stats->protocol >= TB_LINKS_PROTOCOL_STATE) return;
     TB_EACH_MODEL(d, i)
-    if (d->own[i].said_at != 0 && tb_name_equal(&tb_model_config(d, i)->home, &d->site))
-        say_for(d, peer, &d->own[i]);
+    if (d->own[i]->said_at != 0 && tb_name_equal(&tb_model_config(d, i)->home, &d->site))
+        say_for(d, peer, d->own[i]);
 }
 
 /* ---- time ---- */
@@ -293,25 +293,49 @@ static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
     TB_MOOT(tb_record_put(d->catalog, tb_clock_now(), &s.site, &s));
 }
 
+static enum tb_status own_new(struct tb_daemon *d, uint32_t row)
+{
+    if (!tb_model_is_of_pattern(row)) return TB_OK;
+    TB_ASSERT(d->own[row] == NULL);
+    d->own[row] = tb_calloc(1, sizeof *d->own[row]);
+    return d->own[row] != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
 enum tb_status tb_records_open(struct tb_daemon *d)
 {
-    TB_ASSERT(d->own == NULL);
-    d->own = tb_calloc(TB_CONFIG_MODELS_MAX, sizeof *d->own);
-    if (d->own == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(d->own_named == NULL);
+    d->own_named = tb_calloc(TB_CONFIG_LIST_MAX, sizeof *d->own_named); /* a reload may add models */
+    if (d->own_named == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < TB_CONFIG_LIST_MAX; i++)
+        d->own[i] = &d->own_named[i];
     TB_EACH_MODEL(d, m)
-    for (uint32_t i = 0; i < d->config->peer_count; i++)
-        expect(d, i, m);
+    {
+        const enum tb_status status = own_new(d, m);
+        if (status != TB_OK) return status;
+        for (uint32_t i = 0; i < d->config->peer_count; i++)
+            expect(d, i, m);
+    }
     return TB_OK;
 }
 
-void tb_records_row_begins(struct tb_daemon *d, uint32_t row)
+enum tb_status tb_records_row_begins(struct tb_daemon *d, uint32_t row)
 {
+    const enum tb_status status = own_new(d, row);
+    if (status != TB_OK) return status;
     const struct tb_name *home = &tb_model_config(d, row)->home;
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         const struct tb_config_peer *p = &d->config->peers[i];
         const bool concerned = tb_name_equal(home, &p->site) || tb_peer_may_read(d, i, tb_model_name(d, row));
         if (!p->gone && concerned) expect(d, i, row);
     }
+    return TB_OK;
+}
+
+void tb_records_row_ends(struct tb_daemon *d, uint32_t row)
+{
+    TB_ASSERT(tb_model_is_of_pattern(row));
+    tb_free(d->own[row]);
+    d->own[row] = NULL;
 }
 
 void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
@@ -329,6 +353,8 @@ void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
 
 void tb_records_close(struct tb_daemon *d)
 {
-    tb_free(d->own);
-    d->own = NULL;
+    for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++)
+        tb_records_row_ends(d, i);
+    tb_free(d->own_named);
+    d->own_named = NULL;
 }

@@ -89,7 +89,7 @@ static void row_end(struct tb_daemon *d, uint32_t row)
     struct tb_model_row *r = &d->models.rows[row];
     tb_free(r->store);
     r->store = NULL;
-    if (d->own != NULL) memset(&d->own[row], 0, sizeof d->own[row]);
+    tb_records_row_ends(d, row);
     memset(&d->paces[row], 0, sizeof d->paces[row]);
     memset(&d->policies[row], 0, sizeof d->policies[row]);
     tb_home_runs_row_ends(d, row);
@@ -186,7 +186,8 @@ static void read_take(struct tb_daemon *d, uint32_t row)
     struct tb_model_row *r = &d->models.rows[row];
     struct tb_store_model *m = r->store;
     TB_ASSERT(r->life == TB_MODEL_READING && m->answered);
-    const enum tb_status status = m->read ? restore(d, row, m) : TB_SITE_STORE;
+    enum tb_status status = m->read ? restore(d, row, m) : TB_SITE_STORE;
+    if (status == TB_OK) status = tb_records_row_begins(d, row);
     const bool doubted = m->doubted;
     r->store = NULL;
     tb_free(m);
@@ -196,7 +197,6 @@ static void read_take(struct tb_daemon *d, uint32_t row)
         r->life = TB_MODEL_AWAKE;
         r->used_at = tb_clock_now();
         tb_home_runs_row_begins(d, row, doubted);
-        tb_records_row_begins(d, row);
         d->models.changed = true;
         tb_log(TB_LOG_DEBUG, "model.awake", "model=%s pattern=%s", r->name.text,
                tb_model_config(d, row)->name.text);

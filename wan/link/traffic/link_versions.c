@@ -107,19 +107,6 @@ static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m
     return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, &m->model, &m->home);
 }
 
-/* P7: bounded, and as large as what the peer really asked for. */
-static bool granted_room(struct tb_link_models *m)
-{
-    if (m->granted_count < m->granted_cap) return true;
-    if (m->granted_cap >= TB_LINKS_GRANTED_MAX) return false;
-    const uint32_t cap = m->granted_cap == 0 ? 16 : 2 * m->granted_cap;
-    struct tb_name *more = tb_realloc(m->granted, cap * sizeof *more);
-    if (more == NULL) return false;
-    m->granted = more;
-    m->granted_cap = cap;
-    return true;
-}
-
 static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
@@ -139,7 +126,7 @@ static void remember_refused(struct tb_link *l, const struct tb_name *model, con
     uint32_t at = 0;
     while (at < m->refused_count && !tb_name_equal(&m->refused[at], model))
         at++;
-    if (at == TB_LINKS_MODELS_MAX) return;
+    if (at == TB_LINKS_REFUSED_MAX) return;
     if (at == m->refused_count) m->refused_count++;
     m->refused[at] = *model;
     m->refused_home[at] = home != NULL ? *home : (struct tb_name){.text = ""};
@@ -155,7 +142,7 @@ void tb_link_refuse(struct tb_link *l, const struct tb_name *model, const struct
 void tb_link_subscribed(struct tb_link *l, const struct tb_name *model, const struct tb_name *home)
 {
     const struct tb_frame_subscribe m = {.model = *model, .home = *home};
-    if (may_read(l, &m) && granted_room(&l->traffic.models))
+    if (may_read(l, &m))
         grant(l, model);
     else
         tb_link_refuse(l, model, home);
@@ -164,10 +151,11 @@ void tb_link_subscribed(struct tb_link *l, const struct tb_name *model, const st
 enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_subscribe m;
-    const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
+    enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (tb_link_granted(l, &m.model)) return TB_OK;
-    if (l->traffic.models.granted_count == TB_LINKS_GRANTED_MAX) return TB_PEER_GARBLED;
+    status = tb_link_granted_room(l);
+    if (status != TB_OK) return status;
     tb_link_subscribed(l, &m.model, &m.home);
     return TB_OK;
 }
