@@ -68,7 +68,7 @@ enum tb_status tb_config_parse_running(const char *text, size_t bytes, tb_config
 static ssize_t read_file(const struct config_reading *r, const char *path, char *text,
                          char why_out[TB_PRIVATE_WHY_BYTES])
 {
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO has no end */
     if (fd < 0) return -1;
     if (r->warn == NULL && !tb_trusted_file(fd, why_out)) { /* a person who only asks may be another user */
         close(fd);

@@ -89,7 +89,7 @@ static void set_list(struct walk *w, const struct config_key *key, const struct 
 static void look_at_file(struct walk *w, const struct config_key *key, const struct config_node *node)
 {
     TB_ASSERT(key->type == CONFIG_FILE && node->kind == CONFIG_SCALAR);
-    const int fd = tb_sys_open(node->text, O_RDONLY | O_CLOEXEC, 0);
+    const int fd = tb_sys_open(node->text, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO has no end */
     if (fd < 0)
         tb_config_complain(w->r, node, "%s%s%s: cannot read \"%.200s\": %s", w->shown, dot(w), key->path,
                            node->text, strerror(errno));

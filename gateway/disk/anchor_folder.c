@@ -43,8 +43,8 @@ enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *
 
 enum tb_status tb_anchor_folder_check(const char *path)
 {
-    char above[TB_ANCHOR_PATH_BYTES], why[TB_PRIVATE_WHY_BYTES];
-    const char *slash = strrchr(path, '/');
+    char why[TB_PRIVATE_WHY_BYTES];
+    struct stat st;
     struct tb_anchor_folder f = {.path = path,
                                  .fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
     if (f.fd >= 0) {
@@ -54,9 +54,11 @@ enum tb_status tb_anchor_folder_check(const char *path)
         return status == TB_OK ? (tb_anchor_folder_close(&f), TB_OK) : failed(&f, status);
     }
     if (errno != ENOENT) return TB_SITE_IO;
-    snprintf(above, sizeof above, "%.*s", slash == NULL ? 0 : (int)(slash - path), path);
-    if (above[0] == '\0') snprintf(above, sizeof above, slash == NULL ? "." : "/");
-    return access(above, W_OK | X_OK) == 0 ? TB_OK : TB_SITE_IO;
+    if (lstat(path, &st) == 0) { /* a link to nothing: no folder can be made there */
+        errno = ENOENT;
+        return TB_SITE_IO;
+    }
+    return tb_folder_takes_file(path) ? TB_OK : TB_SITE_IO;
 }
 
 void tb_anchor_folder_close(struct tb_anchor_folder *f)

@@ -87,7 +87,7 @@ _Static_assert(6 * (TB_AUDIT_ACTION_BYTES + TB_URI_BYTES_MAX + TB_AUDIT_OBJECT_B
 /* -1: why_out has the reason. */
 static int ours_open(const char *path, int flags, char why_out[TB_PRIVATE_WHY_BYTES])
 {
-    const int fd = tb_sys_open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    const int fd = tb_sys_open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
     why_out[0] = '\0';
     if (fd < 0) (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%s", strerror(errno));
     if (fd < 0 || tb_private_file(fd, why_out)) return fd;

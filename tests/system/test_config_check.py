@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 
-from harness import SOURCE, TOMBOLO, Failed, expect, main, safetensors, scenario, up
+from harness import SOURCE, TOMBOLO, Failed, expect, main, safetensors, scenario, up, wait_for
 
 
 @scenario
@@ -151,6 +151,8 @@ def config_check_refuses_what_a_start_refuses(lab):
     junk = lab.dir / "junk"
     junk.write_bytes(b"neither a store nor a certificate " * 100)
     junk.chmod(0o600)
+    fifo = lab.dir / "fifo"  # nobody writes there: an open that waits for that hangs
+    os.mkfifo(fifo, 0o600)
     lab.tombolo("pki", "issue", "--dir", pki, "--out", "soon", "--days", "1", "tombolo://east/gw")
     with socket.create_server((lab.address, 0)) as taken:
         taken_at = f"{lab.address}:{taken.getsockname()[1]}"
@@ -158,7 +160,8 @@ def config_check_refuses_what_a_start_refuses(lab):
                 ("store", "path", none / "s.sqlite", "No such file or directory"), ("store", "path", junk, "not a database"),
                 ("arena", "path", none / "a", "No such file or directory"), ("arena", "path", lab.dir, "Is a directory"),
                 ("arena", "bytes", "32TiB", "this machine"), ("audit", "file", none / "acts", "No such file or directory"),
-                ("audit", "file", east.dir / "tombolod.yaml", "others may use it"), ("anchor", "dir", none / "a", "No such file or directory"),
+                ("audit", "file", east.dir / "tombolod.yaml", "others may use it"), ("audit", "file", fifo, "No such device or address"),
+                ("tls", "revoked", fifo, "is no regular file"), ("anchor", "dir", none / "a", "No such file or directory"),
                 ("control", "socket", none / "c.sock", "its folder is not there"),
                 ("session", "socket", none / "s.sock", "its folder is not there"),
                 ("session", "listen", "192.0.2.1:7401", "no device of this machine has that address"),
@@ -196,6 +199,50 @@ def config_check_refuses_what_a_start_refuses(lab):
     if on_a_disk(lab.dir):
         east.arena_path = lab.dir / "on-a-disk"
         finds(lab, east, "warning", "arena.path", "is on a disk")
+
+
+PATHS = ("control.socket", "control.read", "session.socket", "store.path", "audit.file", "arena.path", "anchor.dir",
+         "tls.ca", "tls.cert", "tls.key", "tls.revoked", "tls.spiffe", "disk.key", "disk.key_old")
+ADDRESSES = ("0.0.0.0:0", "192.0.2.1:7", "127.0.0.1", '"[::1]:0"', "127.0.0.1:99999", '""', "localhost:0", "255.255.255.255:7", "224.0.0.1:0")
+
+
+def places(folder):
+    """Paths at which something else stands, or nothing."""
+    for name, mode in (("junk", 0o600), ("open", 0o644), ("read-only", 0o400)):
+        (folder / name).write_bytes(b"junk\n" * 50)
+        (folder / name).chmod(mode)
+    os.mkfifo(folder / "fifo", 0o600)
+    (folder / "link").symlink_to(folder / "junk")
+    (folder / "dangling").symlink_to(folder / "nothing")
+    return [folder, "/dev/null", "relative", '""', *(folder / name for name in (
+        "junk", "open", "read-only", "fifo", "link", "dangling", "none/x", "junk/x", "l" * 256, "a/" * 60 + "x", "new"))]
+
+
+def serves(site):
+    """Whether a start with the site's file comes to serve; it does not stay."""
+    site.start(wait=False)
+    wait_for("it serves or ends", lambda: site.daemon.logged(" start site=") or not site.daemon.alive())
+    return site.daemon.terminate() == 0
+
+
+@scenario
+def check_and_start_agree_on_each_place(lab):
+    """P10: whatever a key names that has a place on this machine, the check says good where a start serves, and
+    nowhere else."""
+    east, _, _ = lab.east_west(through_link=False, arena_mib=8)
+    here = places(lab.dir)
+    tries = [(key, place) for key in PATHS for place in here]
+    tries += [(key, address) for key in ("session.listen", "link.listen", "fabric.listen") for address in ADDRESSES]
+    differ = []
+    for key, value in tries:
+        section, last = key.split(".")
+        east.extra = {section: {last: value}}
+        for path in east.dir.glob("store.sqlite*"):
+            path.unlink()
+        good = checked(lab, east)[0] == 0
+        if serves(east) != good:
+            differ.append((key, str(value), "good" if good else "refused"))
+    expect("places of which the check says other than the start", differ, [])
 
 
 @scenario

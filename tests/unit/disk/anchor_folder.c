@@ -129,6 +129,9 @@ static void a_folder_that_is_not_there_is_made_once(void **state)
     CHECK_OK(tb_anchor_folder_check(path));
     assert_false(is_there(w, "anchors"));
     assert_int_equal(tb_anchor_folder_check(disk_path(w, "no/anchors")), TB_SITE_IO);
+    assert_int_equal(symlink(disk_path(w, "nothing"), disk_path(w, "dangling")), 0);
+    assert_int_equal(tb_anchor_folder_open(disk_path(w, "dangling"), &f), TB_SITE_IO);
+    assert_int_equal(tb_anchor_folder_check(disk_path(w, "dangling")), TB_SITE_IO);
     CHECK_OK(tb_anchor_folder_open(path, &f));
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
