@@ -1,17 +1,20 @@
 /* tls_revoked.c - the chain of a session, judged again: by the list of revoked certificates, and by
  * the CAs that are trusted by now. */
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/net/revoked.h"
 #include "base/net/tls_context.h"
 #include "base/net/tls_session.h"
+#include "base/system_calls.h"
 
 void tb_tls_set_revoked(struct tb_tls *tls, struct tb_revoked *revoked)
 {
@@ -87,11 +90,20 @@ bool tb_tls_session_revoked(const struct tb_tls_session *s, const struct tb_tls 
     return tb_tls_chain_revoked(tls, SSL_get0_verified_chain(s->ssl));
 }
 
+/* A FIFO has nothing to read, and is not waited for. */
+static FILE *file_open(const char *path)
+{
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (f == NULL && fd >= 0) (void)close(fd);
+    return f;
+}
+
 enum tb_status tb_revoked_of_file(const char *path, struct tb_revoked_entry *entry_out,
                                   char identity_out[TB_URI_BYTES_MAX], char error_out[256])
 {
     struct tb_identity identity = {.kind = TB_IDENTITY_NONE};
-    FILE *f = tb_openssl_begin() ? fopen(path, "re") : NULL;
+    FILE *f = tb_openssl_begin() ? file_open(path) : NULL;
     if (f == NULL) {
         snprintf(error_out, 256, "%.150s: %s", path, strerror(errno));
         return TB_SITE_IO;

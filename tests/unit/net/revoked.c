@@ -129,6 +129,16 @@ static void a_line_is_added_once(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static void a_file_that_nobody_writes_is_not_waited_for(void **state)
+{
+    struct world *w = *state;
+    struct tb_revoked_entry entry;
+    char identity[TB_URI_BYTES_MAX], error[256], path[300];
+    (void)snprintf(path, sizeof path, "%s/fifo", w->dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(tb_revoked_of_file(path, &entry, identity, error), TB_BAD_FILE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +146,7 @@ int main(void)
         cmocka_unit_test(a_list_has_a_bound),
         cmocka_unit_test(a_certificate_is_hit_by_print_serial_or_identity),
         WORLD_TEST(a_line_is_added_once),
+        WORLD_TEST(a_file_that_nobody_writes_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
