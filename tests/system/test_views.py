@@ -3,11 +3,12 @@
 do not guess (P10).
 
 Covers: gateway/catalog/views.c gateway/daemon/links/site_records.c
-Covers: gateway/daemon/control/version_status.c
+Covers: gateway/daemon/control/version_status.c gateway/daemon/control/lag_status.c
 """
 
 import sys
 
+from lagging import says
 from harness import CRAWL, PATIENCE_MS, Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
 
 HOLDS, ACTIVATED = 0, 1
@@ -98,6 +99,22 @@ def sites_in_a_row_are_all_listed(lab):
     trainer.ranks[0].refused("timeout", "wait_site", uid=uid, site="south", state=HOLDS, timeout_ms=100)
     west.start()
     trainer.ranks[0].ok("wait_site", uid=uid, site="south", state=HOLDS, timeout_ms=PATIENCE_MS)
+
+
+@scenario
+def a_site_that_does_not_want_the_model_is_not_behind(lab):
+    """P10: west may read the model, and takes it from nobody. East says so of it, and not that west had it, or
+    that it is under way there. No alert comes of that."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.subscribe = []
+    up(east, west)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    for number in (1, 2):
+        east.wait_holds(trainer.publish(number))
+        says(east, "no-subscriber", "", known=True, head=f"1:{number}", latest=None, versions={1, 2}, eta_s=None)
+    done = east.cli("lag", "--check", "--warn", 0, "--crit", 0, check=False)
+    expect(f"exit code ({done.stdout})", done.returncode, 0)
+    expect("west has none of it", west.versions(), [])
 
 
 @scenario

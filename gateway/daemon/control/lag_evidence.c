@@ -334,6 +334,9 @@ static void of_word(const struct tb_record *r, uint16_t reason, char out[TB_EVID
     if (relayed) (void)snprintf(by, sizeof by, ", by way of %s", r->via.text);
     if (reason == r->state.reason)
         (void)snprintf(out, TB_EVIDENCE_BYTES, "%s said so %.1f s ago%s", r->state.site.text, age_s, by);
+    else if (tb_site_which_none(&r->state.head))
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s knew of no version %.1f s ago%s", r->state.site.text,
+                       age_s, by);
     else
         (void)snprintf(out, TB_EVIDENCE_BYTES, "%s had all of %llu:%llu %.1f s ago%s", r->state.site.text,
                        (unsigned long long)r->state.head.run_order, (unsigned long long)r->state.head.number,

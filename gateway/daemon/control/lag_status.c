@@ -100,12 +100,14 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
 
 /* ---- another site ---- */
 
-/* The site may not have heard of the head here when it said what it has. */
+/* The site may not have heard of the head here when it said what it has. One that has heard of it,
+ * and says that nobody wants it, takes the model from nobody. */
 static uint16_t reason_of(const struct tb_record *record, const struct tb_record_behind *b)
 {
     if (!record->known) return record->why;
     const uint16_t reason = record->state.reason;
-    if (b->versions > 0 && tb_lag_is_current(reason)) return TB_LAG_QUEUED;
+    const bool unwanted = reason == TB_LAG_NO_SUBSCRIBER && record->state.versions > 0;
+    if (b->versions > 0 && tb_lag_is_current(reason) && !unwanted) return TB_LAG_QUEUED;
     return b->versions == 0 && tb_lag_moves(reason) ? TB_LAG_UP_TO_DATE : reason;
 }
 
