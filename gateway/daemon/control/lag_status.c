@@ -108,7 +108,7 @@ static uint16_t reason_of(const struct tb_record *record, const struct tb_record
     const uint16_t reason = record->state.reason;
     const bool unwanted = reason == TB_LAG_NO_SUBSCRIBER && record->state.versions > 0;
     if (b->versions > 0 && tb_lag_is_current(reason) && !unwanted) return TB_LAG_QUEUED;
-    return b->versions == 0 && tb_lag_moves(reason) ? TB_LAG_UP_TO_DATE : reason;
+    return b->versions == 0 && tb_lag_is_of_lack(reason) ? TB_LAG_UP_TO_DATE : reason;
 }
 
 static json_t *row_there(struct tb_daemon *d, const struct tb_site_lag *home, const struct tb_record *record)

@@ -83,6 +83,26 @@ bool tb_lag_is_of_link(uint16_t reason)
            reason == TB_LAG_REVOKED;
 }
 
+bool tb_lag_is_of_lack(uint16_t reason)
+{
+    switch (reason) {
+    case TB_LAG_TABLE:
+    case TB_LAG_NO_ROOM:
+    case TB_LAG_PUBLISHING:
+    case TB_LAG_VERIFY:
+    case TB_LAG_RECEIVER_MEMORY:
+    case TB_LAG_BUDGET:
+    case TB_LAG_MANIFESTS:
+    case TB_LAG_SHARE:
+    case TB_LAG_BASE:
+    case TB_LAG_QUEUED:
+    case TB_LAG_STALLED:
+        return true;
+    default:
+        return tb_lag_moves(reason);
+    }
+}
+
 bool tb_lag_moves(uint16_t reason)
 {
     return reason == TB_LAG_CROSSING || reason == TB_LAG_RATE || reason == TB_LAG_SENDER_CPU ||

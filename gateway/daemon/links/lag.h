@@ -92,6 +92,8 @@ struct tb_lag_facts {
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *facts);
 /* It says that nothing has to cross. */
 bool tb_lag_is_current(uint16_t reason);
+/* Said of a site that lacks the head alone. */
+bool tb_lag_is_of_lack(uint16_t reason);
 /* It says why a link is down. */
 bool tb_lag_is_of_link(uint16_t reason);
 /* Chunks move, so that an estimate can be made. */

@@ -134,6 +134,15 @@ static void say_all(struct tb_daemon *d, bool again)
 
 /* ---- hearing ---- */
 
+/* P10: what this site says of itself rests on home's word. Until the next tick its peers would have
+ * a reason of the time before, such as that of a link which is up again. */
+static void answer_home(struct tb_daemon *d, const struct tb_site_state *s)
+{
+    struct tb_catalog_model m;
+    for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);)
+        if (tb_name_equal(&m.name, &s->model) && tb_name_equal(&m.home, &s->site)) say_own(d, &m, false);
+}
+
 void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
     TB_ASSERT(peer < d->config->peer_count);
@@ -145,6 +154,7 @@ void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_s
     }
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
     if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
+    if (status == TB_OK) answer_home(d, s);
     if (status != TB_SITE_NOMEM || d->records_full_told) return;
     d->records_full_told = true; /* once a start: the table is as large as peers and models make it */
     tb_log(TB_LOG_WARN, "link.state_refused", "peer=%s site=%s model=%s status=site_nomem", via->text,
