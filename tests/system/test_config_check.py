@@ -214,7 +214,7 @@ def places(folder):
     os.mkfifo(folder / "fifo", 0o600)
     (folder / "link").symlink_to(folder / "junk")
     (folder / "dangling").symlink_to(folder / "nothing")
-    return [folder, "/dev/null", "relative", '""', *(folder / name for name in (
+    return [folder, "/dev/null", '""', *(folder / name for name in (
         "junk", "open", "read-only", "fifo", "link", "dangling", "none/x", "junk/x", "l" * 256, "a/" * 60 + "x", "new"))]
 
 

@@ -18,6 +18,7 @@ struct tb_daemon;
 struct tb_site_own {
     struct tb_site_state said; /* as peers were told last */
     tb_time_ns said_at;        /* 0: never */
+    tb_time_ns answered_at;    /* home's word; 0: never */
     tb_time_ns behind_at;      /* since when it is behind; 0: it is not */
     bool refused_full;         /* the catalog refused the newest version that was announced a row */
     /* The newest that was announced without its home's signature, by that peer; uid zero: none. */

@@ -122,6 +122,21 @@ static void a_reason_of_a_later_release_is_unknown(void **state)
     assert_string_equal(tb_lag_why(TB_LAG_CROSSING), "it is on its way");
 }
 
+/* P10: home says none of them of a site that lacks nothing. The others hold whatever a site has. */
+static void reasons_of_a_lack_are_the_rest(void **state)
+{
+    (void)state;
+    static const uint16_t others[] = {TB_LAG_DENIED, TB_LAG_UNKNOWN, TB_LAG_STORE, TB_LAG_UNSIGNED,
+                                      TB_LAG_PINNED};
+    for (uint16_t reason = 0; reason < TB_LAG_REASON_END; reason++) {
+        bool lack = !tb_lag_is_current(reason) && !tb_lag_is_of_link(reason);
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+            lack &= others[i] != reason;
+        if (tb_lag_is_of_lack(reason) != lack) fail_msg("%s", tb_lag_name(reason));
+    }
+    assert_false(tb_lag_is_of_lack(TB_LAG_REASON_END)); /* of a later release */
+}
+
 /* A link may have been idle for long when a version begins on it. */
 static void what_just_began_does_not_stand(void **state)
 {
@@ -234,6 +249,7 @@ int main(void)
         cmocka_unit_test(what_holds_up_its_chunks_is_the_reason_while_they_move),
         cmocka_unit_test(a_head_that_is_here_may_be_unused),
         cmocka_unit_test(a_reason_of_a_later_release_is_unknown),
+        cmocka_unit_test(reasons_of_a_lack_are_the_rest),
         cmocka_unit_test(what_just_began_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
         cmocka_unit_test(chunks_that_land_seconds_apart_have_an_estimate),
