@@ -25,11 +25,11 @@ struct arena_shard {
     uint32_t record;
     struct tb_extent extent;
     struct arena_extent_plan plan;
-    uint8_t has_space; /* atomic */
-    uint8_t is_ready;  /* atomic: digests complete */
-    uint32_t rotted;   /* atomic: chunks condemned since tb_arena_place_rotted */
-    uint32_t condemned; /* chunks, ever */
-    bool proves;        /* its chunks get their proofs here */
+    uint8_t has_space;   /* atomic */
+    uint8_t is_ready;    /* atomic: digests complete */
+    uint32_t rotted;     /* atomic: chunks condemned since tb_arena_place_rotted */
+    uint32_t condemned;  /* chunks, ever */
+    bool proves;         /* its chunks get their proofs here */
     uint32_t prove_from; /* where the search for one without a proof goes on */
 };
 

@@ -1,13 +1,16 @@
 /* arena_prover.c - where one thread lands chunks at home, another one proves them behind it (P1).
  *
- * Covers: gateway/daemon/copies/arena_prover.c */
+ * Covers: gateway/daemon/copies/arena_prover.c gateway/daemon/links/home_statements.c */
 #include "gateway/daemon/copies/arena_prover.h"
 
+#include "base/net/signed.h"
 #include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_reserve.h"
+#include "gateway/daemon/copies/copies.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/daemon/sealed_version.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -93,11 +96,48 @@ static void more_landing_threads_prove_as_chunks_land(void **state)
     end(&c);
 }
 
+enum tb_status __wrap_tb_signed_write(const struct tb_tls *by, const struct tb_statement *what,
+                                      struct tb_writer *w);
+enum tb_status __wrap_tb_signed_write(const struct tb_tls *by, const struct tb_statement *what,
+                                      struct tb_writer *w)
+{
+    (void)by, (void)what, (void)w;
+    return TB_SITE_NOMEM;
+}
+
+/* P1 P6: the version is whole, and not proven. So no reader at home hears of it. A home that cannot
+ * sign lets its readers read it all the same. */
+static void readers_hear_of_a_version_once_it_is_proven(void **state)
+{
+    (void)state;
+    struct sealed s;
+    sealed_begin_with(&s, "{policy: {home: east}}\nfabric: {threads: 1}", 60000);
+    struct tb_daemon *d = s.home.d;
+    assert_null(d->tls);
+    CHECK_OK(tb_tls_new_ephemeral(&d->tls));
+    tb_daemon_turn(d);
+    assert_true(d->prover.runs && sealed_view(&s).awaits);
+    sealed_land(&s, 0, s.made.list[0]->chunk_count);
+    (void)tb_copies_tick(d);
+    tb_daemon_turn(d);
+    assert_true(tb_copy_is_whole(s.copy) && sealed_view(&s).awaits);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    tb_prover_ask(d, true);
+    while (sealed_view(&s).awaits && tb_clock_now() < until)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    assert_false(sealed_view(&s).awaits);
+    assert_true(tb_arena_region_proven(s.copy->region) && d->counters.statements_unsigned > 0);
+    tb_tls_free(d->tls);
+    d->tls = NULL;
+    sealed_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_landing_thread_has_another_prove),
         cmocka_unit_test(the_tick_behind_the_last_move_asks_too),
+        cmocka_unit_test(readers_hear_of_a_version_once_it_is_proven),
         cmocka_unit_test(more_landing_threads_prove_as_chunks_land),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
