@@ -6,13 +6,17 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rows/wait_rows.h"
 #include "gateway/catalog/rules/settle.h"
+#include "gateway/catalog/rules/version_removal.h"
 
 static bool model_valid(const struct tb_catalog_model *m)
 {
@@ -39,6 +43,45 @@ enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalo
     m->config = *given;
     if (m->config.keep == 0) m->config.keep = 2;
     tb_catalog_touch_model(c, i);
+    return tb_catalog_settle(c, TB_OK);
+}
+
+/* ---- a model that nobody uses ---- */
+
+static bool is_followed(const struct tb_catalog *c, uint32_t model)
+{
+    EACH(c->groups, g) if (group_at(c, g)->model == model) return true;
+    EACH(c->waits, w)
+    if (tb_catalog_same_name(&wait_at(c, w)->q.model, &model_at(c, model)->config.name)) return true;
+    return false;
+}
+
+/* A row on its way to the disk says what a later start reads. */
+static bool has_unsaved_runs(const struct tb_catalog *c, uint32_t model)
+{
+    EACH(c->runs, r) if (run_at(c, r)->model == model && run_at(c, r)->row.todos != 0) return true;
+    return false;
+}
+
+bool tb_catalog_model_idle(const struct tb_catalog *c, const struct tb_name *name)
+{
+    const uint32_t i = tb_model_find(c, name);
+    if (i == NONE) return false;
+    const struct model *m = model_at(c, i);
+    if (m->row.todos != 0 || m->unsaved != 0 || m->pin != NONE) return false;
+    return tb_versions_past(c, i) && !is_followed(c, i) && !has_unsaved_runs(c, i);
+}
+
+enum tb_status tb_catalog_model_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_model_find(c, name);
+    if (i == NONE) return TB_NOT_FOUND;
+    if (!tb_catalog_model_idle(c, name)) return TB_BAD_STATE;
+    tb_versions_forget_past(c, i);
+    EACH(c->runs, r) if (run_at(c, r)->model == i) tb_table_free(&c->runs, r);
+    tb_records_of_model_leave(c, name);
+    tb_table_free(&c->models, i);
     return tb_catalog_settle(c, TB_OK);
 }
 

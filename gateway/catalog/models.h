@@ -23,6 +23,16 @@ struct tb_catalog_model {
  * home may not (TB_CONFLICT). */
 TB_MUST_USE enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *model);
 
+/* Whether nothing needs its row: no version of it is open, lives, or stands in the arena; no group,
+ * wait or worker is about it; its rows are on disk. False also where there is no such model. */
+bool tb_catalog_model_idle(const struct tb_catalog *c, const struct tb_name *name);
+/* Its row goes, and with it those of its runs, of its versions that ended, and of what other sites
+ * said of it. The owner has read them back from the store before it adds the model again.
+ *   TB_NOT_FOUND  there is no such model
+ *   TB_BAD_STATE  it is not idle */
+TB_MUST_USE enum tb_status tb_catalog_model_forget(struct tb_catalog *c, tb_time_ns now,
+                                                   const struct tb_name *name);
+
 /* A run as the store keeps it. */
 struct tb_catalog_run {
     struct tb_name model;
@@ -44,7 +54,7 @@ struct tb_catalog_run {
     char fenced_by[TB_CATALOG_TEXT_MAX]; /* "": also where another site's word fenced it */
 };
 
-/* Before anything else, in order. */
+/* Before anything else of its model, in order. */
 TB_MUST_USE enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *run);
 
 struct tb_catalog_run_request {

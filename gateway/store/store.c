@@ -120,9 +120,13 @@ enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint6
 
 enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *doubt)
 {
+    if (doubt->model.text[0] == '\0') return tb_store_run_once(s, ST_epoch_next, "doubting all models");
     const enum statement which = doubt->doubted ? ST_doubt_put : ST_doubt_end;
     tb_store_bind_text(s->st[which], 1, doubt->model.text);
-    return tb_store_run_once(s, which, "writing a doubted model");
+    const enum tb_status status = tb_store_run_once(s, which, "writing a doubted model");
+    if (status != TB_OK || doubt->doubted) return status;
+    tb_store_bind_text(s->st[ST_model_put], 1, doubt->model.text);
+    return tb_store_run_once(s, ST_model_put, "writing a model");
 }
 
 enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count)
@@ -131,6 +135,8 @@ enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, u
     if (status != TB_OK) return status;
     for (uint32_t i = 0; status == TB_OK && i < count; i++)
         status = tb_store_doubt(s, &(struct tb_store_doubt){doubted[i], true});
+    if (status == TB_OK && s->origin == TB_STORE_RESTORED)
+        status = tb_store_doubt(s, &(struct tb_store_doubt){.doubted = true});
     if (status == TB_OK) {
         tb_store_bind_text(s->st[ST_file_set], 1, s->file);
         status = tb_store_run_once(s, ST_file_set, "writing the file's name");
@@ -285,6 +291,9 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_audit(s, &row->record);
     case TB_STORE_RECORDS_ASKED:
         return tb_store_audit_list(s, row->asked);
+    case TB_STORE_MODEL_ASKED:
+        row->model->read = tb_store_model(s, row->model) == TB_OK; /* rows of others are sound all the same */
+        return TB_OK;
     }
     return TB_BAD_ARGUMENT;
 }

@@ -46,7 +46,9 @@ enum tb_store_origin tb_store_origin(const struct tb_store *store);
  * store does not know. */
 TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted,
                                         uint32_t count);
-/* One model becomes doubted, or is not any more. Without an audit line. */
+/* One model becomes doubted, or is not any more. Without an audit line. An empty name: each model
+ * becomes doubted that is not named in the configuration, known here or not. They are told apart by
+ * an epoch, which the row of a model has of the time when it was in doubt last. */
 struct tb_store_doubt {
     struct tb_name model;
     bool doubted;
@@ -109,6 +111,23 @@ struct tb_store_signed {
 };
 TB_MUST_USE enum tb_status tb_store_signed(struct tb_store *store, const struct tb_store_signed *said);
 
+/* All that the store knows of one model, for a gateway that runs and has no row of it in memory:
+ * the newest of its runs and versions, oldest first. */
+#define TB_STORE_MODEL_RUNS     32u
+#define TB_STORE_MODEL_VERSIONS 24u
+struct tb_store_model {
+    struct tb_name name;
+    bool read; /* the rest is filled */
+    /* The owner's: its queue let go of the question, or has the answer. */
+    bool dropped, answered;
+    bool doubted;
+    uint32_t run_count, version_count;
+    struct tb_catalog_run runs[TB_STORE_MODEL_RUNS];
+    struct tb_store_version versions[TB_STORE_MODEL_VERSIONS];
+};
+/* A row that does not make sense is TB_SITE_STORE, as at a start. */
+TB_MUST_USE enum tb_status tb_store_model(struct tb_store *store, struct tb_store_model *model);
+
 /* One durable change with its audit line, for a queue of them. */
 enum tb_store_row_kind {
     TB_STORE_RUN = 1,
@@ -120,7 +139,8 @@ enum tb_store_row_kind {
     TB_STORE_DOUBT,
     TB_STORE_SIGNED,
     TB_STORE_RECORD,
-    TB_STORE_RECORDS_ASKED
+    TB_STORE_RECORDS_ASKED,
+    TB_STORE_MODEL_ASKED
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -134,6 +154,7 @@ struct tb_store_row {
         struct tb_store_signed said;
         struct tb_audit_record record;
         struct tb_audit_query *asked; /* filled; the owner's */
+        struct tb_store_model *model; /* likewise */
         uint64_t incarnation;         /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];

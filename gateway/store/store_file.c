@@ -55,6 +55,7 @@ static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
     "NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS model(name TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;"
     "DROP TABLE IF EXISTS audit;" /* of releases before the record, which nobody could list */
     "CREATE TABLE IF NOT EXISTS record(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
     " minute INTEGER, share INTEGER NOT NULL, action TEXT NOT NULL, identity TEXT NOT NULL,"

@@ -146,6 +146,55 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading versions");
 }
 
+/* ---- one model, of a store that is written meanwhile ---- */
+
+static enum tb_status runs_of(struct tb_store *s, struct tb_store_model *m)
+{
+    sqlite3_stmt *st = s->st[ST_run_of_model];
+    int rc;
+    tb_store_bind_text(st, 1, m->name.text);
+    tb_store_bind_u64(st, 2, TB_STORE_MODEL_RUNS);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW && m->run_count < TB_STORE_MODEL_RUNS) {
+        struct tb_catalog_run *run = &m->runs[m->run_count++];
+        if (!run_row(st, run)) return damaged(s, st, "run");
+        const enum tb_status status = owner_of(s, run);
+        if (status == TB_OK) continue;
+        sqlite3_reset(st);
+        return status;
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading a model's runs");
+}
+
+static enum tb_status versions_of(struct tb_store *s, struct tb_store_model *m)
+{
+    sqlite3_stmt *st = s->st[ST_version_of_model];
+    int rc;
+    tb_store_bind_text(st, 1, m->name.text);
+    tb_store_bind_u64(st, 2, TB_STORE_MODEL_VERSIONS);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW && m->version_count < TB_STORE_MODEL_VERSIONS) {
+        struct tb_store_version *version = &m->versions[m->version_count++];
+        if (!version_row(st, version)) return damaged(s, st, "version");
+        pin_row(s, version);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading a model's versions");
+}
+
+enum tb_status tb_store_model(struct tb_store *s, struct tb_store_model *m)
+{
+    sqlite3_stmt *st = s->st[ST_model_doubted];
+    m->run_count = m->version_count = 0;
+    tb_store_bind_text(st, 1, m->name.text);
+    const int rc = sqlite3_step(st);
+    m->doubted = rc == SQLITE_ROW && sqlite3_column_int64(st, 0) != 0;
+    sqlite3_reset(st);
+    if (rc != SQLITE_ROW) return tb_store_failed(s, "reading a model");
+    const enum tb_status status = runs_of(s, m);
+    if (status != TB_OK) return status;
+    return versions_of(s, m);
+}
+
 enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn withdrawn, void *user)
 {
     sqlite3_stmt *st = s->st[ST_withdrawn_all];

@@ -24,6 +24,18 @@
     X(doubt_put, "INSERT OR IGNORE INTO doubt VALUES(?1)")                                                   \
     X(doubt_end, "DELETE FROM doubt WHERE model=?1")                                                         \
     X(doubt_all, "SELECT model FROM doubt")                                                                  \
+    X(epoch_next, "INSERT INTO meta VALUES('epoch','1') ON CONFLICT(name) DO UPDATE SET "                    \
+                  "value=CAST(value AS INTEGER)+1")                                                          \
+    X(model_put,                                                                                             \
+      "INSERT OR REPLACE INTO model VALUES(?1, COALESCE((SELECT CAST(value AS INTEGER) FROM meta "           \
+      "WHERE name='epoch'),0))")                                                                             \
+    X(model_doubted, "SELECT EXISTS(SELECT 1 FROM doubt WHERE model=?1) OR COALESCE((SELECT CAST(value AS "  \
+                     "INTEGER) FROM meta WHERE name='epoch'),0) > COALESCE((SELECT epoch FROM model WHERE "  \
+                     "name=?1),0)")                                                                          \
+    X(run_of_model, "SELECT * FROM (SELECT * FROM run WHERE model=?1 ORDER BY run_order DESC LIMIT ?2) "     \
+                    "ORDER BY run_order")                                                                    \
+    X(version_of_model, "SELECT * FROM (SELECT * FROM version WHERE model=?1 ORDER BY run_order DESC, "      \
+                        "number DESC LIMIT ?2) ORDER BY run_order, number")                                  \
     X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                              \
     X(run_trim,                                                                                              \
       "DELETE FROM run WHERE fenced=1 AND id NOT IN (SELECT run FROM version) AND id IN (SELECT id FROM "    \

@@ -444,6 +444,12 @@ static enum tb_status do_model(struct site *s, unsigned n)
     return tb_catalog_model_add(s->c, &m);
 }
 
+static enum tb_status do_model_forget(struct site *s, unsigned n)
+{
+    const struct tb_name model = name_of(PICK(names));
+    return tb_catalog_model_forget(s->c, s->now, &model);
+}
+
 /* ---- of the owner's store ---- */
 
 /* A run, or the head: zero. */
@@ -575,6 +581,7 @@ const struct event given_events[] = {
     {"wait", do_wait, 3 * 2 * 6 * 4 * 3 * 2, 0},
     {"cancel", do_cancel, 3, 0},
     {"model_add", do_model, 2 * 3 * 2 * 2 * 2 * 3, 0},
+    {"model_forget", do_model_forget, 2, 0},
     {"unsaved", do_unsaved, 2 * 5, 0},
     {"saved", do_saved, 2 * 5, 0},
     {"first_start", do_first_start, 1, 0},

@@ -66,6 +66,9 @@ bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct t
  * last. */
 const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at);
+/* The models that it may read and asked for; while it is down, did. Borrowed until a call that
+ * changes them. */
+const struct tb_name *tb_links_granted_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);

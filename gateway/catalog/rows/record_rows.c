@@ -258,6 +258,12 @@ bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const
     return true;
 }
 
+void tb_records_of_model_leave(struct tb_catalog *c, const struct tb_name *model)
+{
+    EACH(c->records, i)
+    if (tb_catalog_same_name(&record_at(c, i)->info.state.model, model)) tb_table_free(&c->records, i);
+}
+
 bool tb_record_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_record *out)
 {
     const uint32_t i = tb_table_next(&c->records, *cursor);

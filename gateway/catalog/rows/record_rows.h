@@ -27,6 +27,8 @@ bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, c
 /* Of that site, or by its word: none is left. */
 void tb_records_leave(struct tb_catalog *c, const struct tb_name *site);
 void tb_records_forget(struct tb_catalog *c, const struct tb_name *site);
+/* Of that model: none is left. */
+void tb_records_of_model_leave(struct tb_catalog *c, const struct tb_name *model);
 void tb_records_expire(struct tb_catalog *c);
 
 #endif

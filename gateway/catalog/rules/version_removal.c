@@ -225,6 +225,22 @@ void tb_versions_forget(struct tb_catalog *c, uint32_t model)
     keep_room(c, model);
 }
 
+bool tb_versions_past(const struct tb_catalog *c, uint32_t model)
+{
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->model == model && !(may_be_forgotten(c, v) && !waited_for(c, v))) return false;
+    }
+    return true;
+}
+
+void tb_versions_forget_past(struct tb_catalog *c, uint32_t model)
+{
+    TB_ASSERT(tb_versions_past(c, model));
+    EACH(c->versions, i) if (version_at(c, i)->model == model) forget(c, i);
+}
+
 void tb_versions_make_room(struct tb_catalog *c, uint32_t model)
 {
     const bool share_full = tb_versions_of(c, model) >= c->limits.model_versions;

@@ -24,6 +24,10 @@ void tb_versions_forget(struct tb_catalog *c, uint32_t model);
 /* The share is nearly full, and a row for this one, which is not known here, would be the first to
  * leave. */
 bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
+/* All versions of the model ended, and nobody here needs one. */
+bool tb_versions_past(const struct tb_catalog *c, uint32_t model);
+/* Their rows go, where tb_versions_past says so. */
+void tb_versions_forget_past(struct tb_catalog *c, uint32_t model);
 /* Where the table or the model's share is full, the least useful version gives up its row. */
 void tb_versions_make_room(struct tb_catalog *c, uint32_t model);
 /* The oldest version that can be done without gives its references of sites back, unless it is this

@@ -208,14 +208,14 @@ static void models_without_end_are_bounded(void **state)
     char name[32];
     rogue_init(&r);
     rogue_greet(&r);
-    for (unsigned i = 0; i < TB_LINKS_MODELS_MAX + 10; i++) {
+    for (unsigned i = 0; i < TB_LINKS_REFUSED_MAX + 10; i++) {
         snprintf(name, sizeof name, "made-up-%u", i);
         ROGUE_SEND(&r, TB_FRAME_SUBSCRIBE, tb_frame_subscribe, .model = rogue_name(name));
     }
     ROGUE_SEND(&r, TB_FRAME_DENIED, tb_frame_denied, .model = rogue_name("made-up"));
-    WORLD_UNTIL(&r.w.net, site_stats(r.east, 0).refused == TB_LINKS_MODELS_MAX + 11);
-    assert_non_null(tb_links_refused_at(r.east->links, 0, TB_LINKS_MODELS_MAX - 1));
-    assert_null(tb_links_refused_at(r.east->links, 0, TB_LINKS_MODELS_MAX));
+    WORLD_UNTIL(&r.w.net, site_stats(r.east, 0).refused == TB_LINKS_REFUSED_MAX + 11);
+    assert_non_null(tb_links_refused_at(r.east->links, 0, TB_LINKS_REFUSED_MAX - 1));
+    assert_null(tb_links_refused_at(r.east->links, 0, TB_LINKS_REFUSED_MAX));
     assert_null(tb_links_denied_at(r.east->links, 0, 0));
     rogue_fini(&r);
 }

@@ -2,8 +2,22 @@
  * which it is asked for. */
 #include "wan/link/traffic/announced_versions.h"
 
+#include "base/allocate.h"
 #include "wan/link/link.h"
 #include "wan/link/session/link_control.h"
+
+enum tb_status tb_link_granted_room(struct tb_link *l)
+{
+    struct tb_link_models *m = &l->traffic.models;
+    if (m->granted_count < m->granted_cap) return TB_OK;
+    if (m->granted_cap >= TB_LINKS_GRANTED_MAX) return TB_PEER_GARBLED;
+    const uint32_t cap = m->granted_cap == 0 ? 16 : 2 * m->granted_cap;
+    struct tb_name *more = tb_realloc(m->granted, cap * sizeof *more);
+    if (more == NULL) return TB_SITE_NOMEM;
+    m->granted = more;
+    m->granted_cap = cap;
+    return TB_OK;
+}
 
 bool tb_link_granted(const struct tb_link *l, const struct tb_name *model)
 {

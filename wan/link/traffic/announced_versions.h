@@ -21,11 +21,11 @@ struct tb_link_models {
     bool left[TB_LINKS_MODELS_MAX];   /* of `wanted`: no more; what is said of it in this session is heard */
     bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
     /* Models this peer may read and wants; while it is down, did. */
-    struct tb_name granted[TB_LINKS_MODELS_MAX];
-    uint32_t granted_count;
+    struct tb_name *granted;
+    uint32_t granted_count, granted_cap;
     /* Models that it asked for in this session and may not read. */
-    struct tb_name refused[TB_LINKS_MODELS_MAX];
-    struct tb_name refused_home[TB_LINKS_MODELS_MAX]; /* that it said with it; empty: none */
+    struct tb_name refused[TB_LINKS_REFUSED_MAX];
+    struct tb_name refused_home[TB_LINKS_REFUSED_MAX]; /* that it said with it; empty: none */
     uint32_t refused_count;
     uint32_t missed; /* versions, of all models, that came since its session ended */
     struct tb_announced *announced;
@@ -34,6 +34,9 @@ struct tb_link_models {
     struct tb_name told_dtypes_of;
 };
 
+/* Room for one more that is granted; the table grows with what the peer really asks for. P7:
+ * TB_PEER_GARBLED: it has as many as it may have. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_link_granted_room(struct tb_link *l);
 bool tb_link_granted(const struct tb_link *l, const struct tb_name *model);
 const struct tb_announced *tb_link_announced(const struct tb_link *l, const struct tb_id *uid);
 /* Versions of this model are wanted from the peer. */

@@ -67,8 +67,8 @@ void tb_link_models_want(struct tb_link *l, const struct tb_name *models, uint32
 void tb_link_right_given(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_link_models *m = &l->traffic.models;
-    if (!tb_link_is_up(l)) return;                       /* it asks in the session to come */
-    if (m->granted_count == TB_LINKS_MODELS_MAX) return; /* as where it asks for more than there are */
+    if (!tb_link_is_up(l)) return;                /* it asks in the session to come */
+    if (tb_link_granted_room(l) != TB_OK) return; /* likewise */
     for (uint32_t i = 0; i < m->refused_count; i++) {
         if (!tb_name_equal(&m->refused[i], model)) continue;
         const struct tb_name home = m->refused_home[i];

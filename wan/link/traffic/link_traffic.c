@@ -65,6 +65,7 @@ void tb_link_traffic_fini(struct tb_link *l)
     tb_link_ins_free(l);
     tb_feed_free(l->traffic.feed);
     tb_free(l->traffic.models.announced);
+    tb_free(l->traffic.models.granted);
 }
 
 void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns rtt)

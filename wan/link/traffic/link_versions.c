@@ -110,7 +110,7 @@ static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m
 static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
-    TB_ASSERT(l->traffic.models.granted_count < TB_LINKS_MODELS_MAX);
+    TB_ASSERT(l->traffic.models.granted_count < l->traffic.models.granted_cap);
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
@@ -126,7 +126,7 @@ static void remember_refused(struct tb_link *l, const struct tb_name *model, con
     uint32_t at = 0;
     while (at < m->refused_count && !tb_name_equal(&m->refused[at], model))
         at++;
-    if (at == TB_LINKS_MODELS_MAX) return;
+    if (at == TB_LINKS_REFUSED_MAX) return;
     if (at == m->refused_count) m->refused_count++;
     m->refused[at] = *model;
     m->refused_home[at] = home != NULL ? *home : (struct tb_name){.text = ""};
@@ -151,10 +151,11 @@ void tb_link_subscribed(struct tb_link *l, const struct tb_name *model, const st
 enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_subscribe m;
-    const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
+    enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (tb_link_granted(l, &m.model)) return TB_OK;
-    if (l->traffic.models.granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
+    status = tb_link_granted_room(l);
+    if (status != TB_OK) return status;
     tb_link_subscribed(l, &m.model, &m.home);
     return TB_OK;
 }

@@ -204,6 +204,13 @@ const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t
     return tb_link_is_up(l) && at < l->traffic.models.refused_count ? &l->traffic.models.refused[at] : NULL;
 }
 
+const struct tb_name *tb_links_granted_at(const struct tb_links *links, uint32_t peer, uint32_t at)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct tb_link_models *m = &links->links[peer].traffic.models;
+    return at < m->granted_count ? &m->granted[at] : NULL;
+}
+
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
 {
     TB_ASSERT(peer < links->options.peer_count);

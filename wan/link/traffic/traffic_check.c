@@ -120,7 +120,8 @@ static void check_models(const struct tb_link *l)
 {
     const struct tb_link_models *m = &l->traffic.models;
     const struct tb_link_pushes *p = &l->traffic.pushes;
-    TB_ASSERT(m->granted_count <= TB_LINKS_MODELS_MAX && m->refused_count <= TB_LINKS_MODELS_MAX);
+    TB_ASSERT(m->granted_count <= m->granted_cap && m->granted_cap <= TB_LINKS_GRANTED_MAX);
+    TB_ASSERT(m->refused_count <= TB_LINKS_REFUSED_MAX && m->wanted_count <= TB_LINKS_MODELS_MAX);
     TB_ASSERT(m->announced_count <= m->announced_cap && m->announced_cap <= TB_LINKS_OFFERS_MAX);
     TB_ASSERT(pushes_count(p->expecting) + pushes_count(p->pushed) <= TB_FEED_EXPECTED_MAX);
     TB_ASSERT(pushes_count(p->expected) <= m->granted_count && pushes_count(p->resting) <= m->wanted_count);
