@@ -238,6 +238,7 @@ static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
 
 static const struct tb_cli_option show_options[] = {
     {"effective", TB_CLI_FLAG, NULL, "also what FILE does not say, and where each value came from"},
+    {"model", TB_CLI_TEXT, "NAME", "only what counts for that model, and which row of models it is"},
     CONTROL_OPTIONS,
     COMMON_OPTIONS,
     END,

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/config_changes.h"
+#include "gateway/cli/config_model.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/options.h"
 #include "gateway/config/config.h"
@@ -96,7 +97,9 @@ enum tb_cli_exit tb_cli_config_show(const struct tb_cli_call *call)
     const enum tb_cli_exit code = file != NULL ? of_file(call, file, &config) : of_gateway(call, &config);
     if (code != TB_CLI_DONE) return code;
     enum tb_cli_exit said = TB_CLI_DONE;
-    if (tb_cli_given(call, "json"))
+    if (tb_cli_given(call, "model"))
+        said = tb_cli_config_model(call, config, file);
+    else if (tb_cli_given(call, "json"))
         said = show_json(config, file);
     else
         tb_config_write(config, file, file == NULL || tb_cli_given(call, "effective"), stdout);

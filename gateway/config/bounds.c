@@ -6,7 +6,11 @@
 #include "base/assert.h"
 
 /* Rows of a model whose keep is small, and of what all other sites hold. */
-#define MODEL_VERSIONS_MIN  64u
+#define MODEL_VERSIONS_MIN 64u
+/* The same of each model of a pattern that is awake, beyond those that the pattern's own row has:
+ * two that are kept, one that arrives, and what ended lately; of others, that they hold these. */
+#define AWAKE_VERSIONS      8u
+#define AWAKE_REFERENCES    4u
 #define SITE_REFERENCES_MIN 1024u
 #define SITE_REFERENCES_MAX (1u << 18)
 
@@ -35,7 +39,7 @@ static uint32_t all_versions(const struct tb_config *c)
     uint32_t sum = (TB_CONFIG_LIST_MAX - c->model_count) * MODEL_VERSIONS_MIN;
     for (uint32_t i = 0; i < c->model_count; i++)
         sum += tb_bounds_model_versions(&c->models[i]);
-    return sum;
+    return sum + TB_CONFIG_AWAKE_MAX * AWAKE_VERSIONS;
 }
 
 /* P6: each site may hold all that is kept of each model, and one that arrives. */
@@ -44,16 +48,18 @@ static uint32_t site_references(const struct tb_config *c)
     uint64_t versions = 0;
     for (uint32_t i = 0; i < c->model_count; i++)
         versions += c->models[i].keep + 1;
-    const uint64_t wanted = TB_CONFIG_LIST_MAX * versions;
-    if (wanted > SITE_REFERENCES_MAX) return SITE_REFERENCES_MAX;
-    return wanted > SITE_REFERENCES_MIN ? (uint32_t)wanted : SITE_REFERENCES_MIN;
+    const uint64_t named = TB_CONFIG_LIST_MAX * versions;
+    const uint64_t wanted = (named > SITE_REFERENCES_MIN ? named : SITE_REFERENCES_MIN) +
+                            (uint64_t)TB_CONFIG_AWAKE_MAX * AWAKE_REFERENCES;
+    return wanted > SITE_REFERENCES_MAX ? SITE_REFERENCES_MAX : (uint32_t)wanted;
 }
 
 /* One for each peer and model, and as many again for sites behind relays. */
 static uint32_t site_records(const struct tb_config *c)
 {
     TB_ASSERT(c->peer_count <= TB_CONFIG_LIST_MAX);
-    return 2 * (c->peer_count + 8) * (c->model_count + 1);
+    const uint32_t awake = TB_CONFIG_AWAKE_MAX * (c->peer_count + 2);
+    return 2 * (c->peer_count + 8) * (c->model_count + 1) + awake;
 }
 
 /* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
@@ -61,7 +67,7 @@ struct tb_bounds tb_bounds_of(const struct tb_config *c)
 {
     TB_ASSERT(c->session_max <= UINT32_MAX / 4); /* the key has a smaller range */
     TB_ASSERT(c->link_encoded_percent <= 100);
-    return (struct tb_bounds){.models = TB_CONFIG_LIST_MAX,
+    return (struct tb_bounds){.models = TB_CONFIG_MODELS_MAX,
                               .versions = all_versions(c),
                               .model_versions = model_versions(c),
                               .sites = TB_CONFIG_LIST_MAX,
@@ -84,6 +90,7 @@ static const struct tb_bound fixed[] = {
     {"door_readers", 1024},
     {"parked_seal_bytes", UINT64_C(256) << 20},
     {"store_rows", 256},
+    {"models_awake", TB_CONFIG_AWAKE_MAX},
     {"held_replies", 4096},
     {"partial_frame_bytes", UINT64_C(512) << 20},
     {"audit_rows", 384},

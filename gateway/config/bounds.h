@@ -11,7 +11,7 @@
 
 /* Those that follow from the configuration, in rows. */
 struct tb_bounds {
-    uint32_t models;
+    uint32_t models;          /* named ones, and those of patterns that are awake */
     uint32_t versions;        /* of all models */
     uint32_t model_versions;  /* of one model at most */
     uint32_t sites;           /* peers, and sites that peers speak of */

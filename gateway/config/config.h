@@ -20,8 +20,10 @@
 
 #define TB_CONFIG_LIST_MAX    64 /* peers; models; subscriptions; identities of one list */
 #define TB_CONFIG_FROM_MAX    8
-#define TB_CONFIG_STREAMS_MAX 64 /* to a peer */
-#define TB_CONFIG_LANES_MAX   8  /* gateways of a site: `from` has the 7 others and one far away */
+#define TB_CONFIG_STREAMS_MAX 64  /* to a peer */
+#define TB_CONFIG_LANES_MAX   8   /* gateways of a site: `from` has the 7 others and one far away */
+#define TB_CONFIG_AWAKE_MAX   512 /* models of patterns that a gateway has rows for at once */
+#define TB_CONFIG_MODELS_MAX  (TB_CONFIG_LIST_MAX + TB_CONFIG_AWAKE_MAX)
 
 /* All text is owned by the config; optional text is NULL when it is not given. */
 struct tb_config_peer {
@@ -43,12 +45,16 @@ struct tb_config_peer {
 };
 
 struct tb_config_model {
-    struct tb_name name; /* the key under `models:` */
-    struct tb_name home; /* site */
-    const char *home_ca; /* PEM file of the CA of a home that is no peer; NULL: none */
-    uint32_t keep;       /* whole versions, head included; 1 to 1000 [2] */
-    bool every;          /* policy [latest] */
-    uint32_t weight;     /* 1 to 1000 [10] */
+    struct tb_name name;     /* the key under `models:`; a pattern is no name (model_rules.h) */
+    bool is_pattern;         /* the row counts for each model that it matches, and for no other */
+    uint32_t place;          /* in the file, among `models`: the first pattern that matches counts */
+    struct tb_name home;     /* site */
+    const char *home_ca;     /* PEM file of the CA of a home that is no peer; NULL: none */
+    uint32_t keep;           /* whole versions, head included; 1 to 1000 [2] */
+    bool every;              /* policy [latest] */
+    uint32_t weight;         /* 1 to 1000 [10] */
+    uint32_t quota_versions; /* quota.versions: of all its models together; 0: no bound [0] */
+    uint64_t quota_bytes;    /* quota.bytes; 0: no bound [0] */
     /* Identities: "unix:1000", "unix:*", "tombolo://east/worker/rank-*", "tombolo://west/gw". */
     const char *publish[TB_CONFIG_LIST_MAX];
     uint32_t publish_count;
@@ -66,7 +72,7 @@ struct tb_config_model {
 };
 
 struct tb_config_subscribe {
-    struct tb_name model;                    /* one of models, whose home is another site */
+    struct tb_name model; /* one of models, or a pattern within one of theirs; its home is another site */
     struct tb_name from[TB_CONFIG_FROM_MAX]; /* peers, in order of preference */
     uint32_t from_count;
 };

@@ -1,5 +1,6 @@
 /* config_checks.c - what keys of a config say of one another. */
 #include "gateway/config/config_read.h"
+#include "gateway/config/model_rules.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -210,11 +211,21 @@ static void check_speaks_for(struct config_reading *r)
     }
 }
 
-static const struct tb_config_model *find_model(const struct tb_config *c, const struct tb_name *name)
+/* The first match counts, so a row behind one that matches all of it never would. */
+static void check_patterns(struct config_reading *r)
 {
-    for (uint32_t i = 0; i < c->model_count; i++)
-        if (tb_name_equal(&c->models[i].name, name)) return &c->models[i];
-    return NULL;
+    const struct tb_config *c = r->config;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i], *first = NULL;
+        for (uint32_t k = 0; k < i && first == NULL; k++)
+            if (c->models[k].is_pattern && tb_model_matches(c->models[k].name.text, m->name.text))
+                first = &c->models[k];
+        if (first != NULL)
+            tb_config_complain(
+                r, key_at(r, "models", m->name.text),
+                "models.%s: never counts, because models.%s before it matches it: put it first", m->name.text,
+                first->name.text);
+    }
 }
 
 static bool is_peer(const struct tb_config *c, const struct tb_name *site)
@@ -322,7 +333,7 @@ static void check_subscription(struct config_reading *r, uint32_t index, const s
     const struct tb_config_subscribe *s = &c->subscribe[index];
     const struct config_node *at = tb_config_node_find(item, "model");
     if (at == NULL || s->model.text[0] == '\0') return;
-    const struct tb_config_model *model = find_model(c, &s->model);
+    const struct tb_config_model *model = tb_config_model_for(c, &s->model);
     if (model == NULL)
         tb_config_complain(r, at, "subscribe: model \"%s\": is not one of models", s->model.text);
     else if (tb_name_equal(&model->home, &c->label))
@@ -346,7 +357,7 @@ static bool has_ca(const struct tb_config *c, const struct tb_name *home)
 static void check_home_ca(struct config_reading *r, const struct tb_config_subscribe *s)
 {
     const struct tb_config *c = r->config;
-    const struct tb_config_model *m = find_model(c, &s->model);
+    const struct tb_config_model *m = tb_config_model_for(c, &s->model);
     bool may_be_unsigned = s->from_count > 0;
     for (uint32_t i = 0; i < c->peer_count; i++)
         for (uint32_t k = 0; k < s->from_count; k++)
@@ -382,6 +393,7 @@ void tb_config_check(struct config_reading *r)
     check_lanes(r);
     check_peers(r);
     check_speaks_for(r);
+    check_patterns(r);
     check_subscribe(r);
     check_durable(r);
     check_shared(r);

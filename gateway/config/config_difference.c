@@ -1,6 +1,7 @@
 /* config_difference.c - see config_difference.h: which keys differ. */
 #include "gateway/config/config_difference_inside.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,46 @@ static enum tb_status peers_differ(struct tb_config_difference *d, const struct 
     return status;
 }
 
+/* Which of the patterns that are in both files it is. */
+static uint32_t pattern_place(const struct tb_config *c, const struct tb_config *other,
+                              const struct tb_config_model *of)
+{
+    uint32_t place = 1;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i];
+        if (!m->is_pattern || m->left || m->place >= of->place) continue;
+        place += tb_config_model_of(other, &m->name) != NULL;
+    }
+    return place;
+}
+
+/* NULL: no memory. */
+static char *place_text(uint32_t place)
+{
+    char *text = malloc(32);
+    if (text != NULL) (void)snprintf(text, 32, "pattern %" PRIu32, place);
+    return text;
+}
+
+/* Of two patterns that match one name the first counts: so their order is a value, too. */
+static enum tb_status order_differs(struct tb_config_difference *d, const struct tb_config *was,
+                                    const struct tb_config *is, const struct tb_config_model *m)
+{
+    const struct tb_config_model *now = tb_config_model_of(is, &m->name);
+    if (!m->is_pattern || now == NULL) return TB_OK;
+    const uint32_t before = pattern_place(was, is, m), after = pattern_place(is, was, now);
+    if (before == after) return TB_OK;
+    struct tb_config_change *row;
+    const enum tb_status status = row_new(d, &row);
+    if (status != TB_OK) return status;
+    name_row(row, &(struct pair){CONFIG_MODEL, &m->name, m, now}, "");
+    row->row = TB_CONFIG_ROW_ORDER;
+    row->how = "with the next request";
+    row->was = place_text(before);
+    row->is = place_text(after);
+    return row->was != NULL && row->is != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
 static enum tb_status models_differ(struct tb_config_difference *d, const struct tb_config *was,
                                     const struct tb_config *is)
 {
@@ -107,6 +148,7 @@ static enum tb_status models_differ(struct tb_config_difference *d, const struct
         const struct tb_config_model *m = &was->models[i];
         if (m->left) continue;
         status = pair_differs(d, &(struct pair){CONFIG_MODEL, &m->name, m, tb_config_model_of(is, &m->name)});
+        if (status == TB_OK) status = order_differs(d, was, is, m);
     }
     for (uint32_t i = 0; i < is->model_count && status == TB_OK; i++) {
         const struct tb_config_model *m = &is->models[i];

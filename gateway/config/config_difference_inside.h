@@ -6,6 +6,9 @@
 #include "gateway/config/config_difference.h"
 #include "gateway/config/config_value.h"
 
+/* `row` of a change that is the place of a pattern among patterns, and no key. */
+#define TB_CONFIG_ROW_ORDER UINT32_MAX
+
 /* Rows that a reload took out are none. NULL: there is none of that name. */
 const struct tb_config_peer *tb_config_peer_of(const struct tb_config *c, const struct tb_name *site);
 const struct tb_config_model *tb_config_model_of(const struct tb_config *c, const struct tb_name *name);

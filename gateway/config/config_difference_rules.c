@@ -23,7 +23,7 @@ static void needs_restart(struct tb_config_change *c, const char *why)
 
 static bool is_key(const struct tb_config_change *c, enum config_scope scope, const char *path)
 {
-    TB_ASSERT(c->row <= config_key_count);
+    TB_ASSERT(c->row <= config_key_count || c->row == TB_CONFIG_ROW_ORDER);
     return c->scope == (int)scope && c->row < config_key_count && strcmp(config_keys[c->row].path, path) == 0;
 }
 
@@ -64,7 +64,7 @@ static const char *file_of(const struct judged *j, const struct tb_config_change
     const struct tb_config_peer *peer = c->scope == CONFIG_PEER ? tb_config_peer_of(j->is, &c->of) : NULL;
     const struct tb_config_model *model = c->scope == CONFIG_MODEL ? tb_config_model_of(j->is, &c->of) : NULL;
     if (c->row == config_key_count) return peer != NULL ? peer->ca : model != NULL ? model->home_ca : NULL;
-    return config_keys[c->row].type == CONFIG_FILE ? c->is : NULL;
+    return c->row < config_key_count && config_keys[c->row].type == CONFIG_FILE ? c->is : NULL;
 }
 
 /* Tables have a row for each site and model. */

@@ -114,6 +114,8 @@ static const struct config_effect model_effects[] = {
     LIVE("keep", AT_ONCE),
     LIVE("policy", AT_ONCE),
     LIVE("weight", "with the next crossing"),
+    LIVE("quota.versions", "with the next version"),
+    LIVE("quota.bytes", "with the next version"),
     LIVE("publish", "with the next request"),
     LIVE("read", "at once for peers, with the next request for workers"),
     LIVE("may_fence", "with the next request"),

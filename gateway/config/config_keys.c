@@ -281,7 +281,8 @@ const struct config_key config_keys[] = {
          "for itself alone, and what it says of others is not believed."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
-     .why = "The site where the model is published. The same at all sites."},
+     .why = "The site where the model is published. The same at all sites. NAME may be a pattern, such as "
+            "lora-*: its row counts for each model that it matches and no row before it does."},
     {MODEL(home_ca), .path = "home_ca", .type = CONFIG_FILE,
      .why =
          "The CA of its home, PEM, where the home is not one of peers and the model comes through a relay. "
@@ -297,6 +298,13 @@ const struct config_key config_keys[] = {
     {MODEL(weight), .path = "weight", .type = CONFIG_NUMBER, .fallback = "10", .min = 1, .max = 1000,
      .why = "Its share of a link that several models of this gateway want to use at once, against their "
             "weights."},
+    {MODEL(quota_versions), .path = "quota.versions", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
+     .max = 1000000, .unit = "versions",
+     .why =
+         "How many versions the models of a pattern may have here together, of each model at most its keep. "
+         "A new one beyond that is refused, and its publisher reads which quota it was. 0 is no bound."},
+    {MODEL(quota_bytes), .path = "quota.bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
+     .max = UINT64_C(1) << 50, .unit = "bytes", .why = "The same, of the bytes of these versions."},
     {LIST_OF_MODEL(publish), .path = "publish", .type = CONFIG_IDENTITIES,
      .why = "Who may publish it (at its home). Nobody else may."},
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
@@ -320,8 +328,9 @@ const struct config_key config_keys[] = {
             "memory back, when such a site says itself that it holds all of it. Without it only the gateways "
             "of this site count, and at other sites those of its home."},
 
-    {SUBSCRIBE(model), .path = "model", .type = CONFIG_NAME, .required = true,
-     .why = "A model of another home that this site follows; one of `models`."},
+    {SUBSCRIBE(model), .path = "model", .type = CONFIG_MODELS, .required = true,
+     .why = "A model of another home that this site follows; one of `models`. A pattern follows each model "
+            "that it matches, from the moment on in which its home has a version."},
     {LIST_OF_SUBSCRIBE(from), .path = "from", .type = CONFIG_NAMES, .required = true,
      .max = TB_CONFIG_FROM_MAX, .why = "From which peers, the preferred one first."},
 };
@@ -339,6 +348,7 @@ const char *tb_config_type_text(enum config_type type)
 {
     static const char *const texts[] = {
         [CONFIG_NAME] = "name",
+        [CONFIG_MODELS] = "name or pattern",
         [CONFIG_TEXT] = "text",
         [CONFIG_PATH] = "path",
         [CONFIG_FILE] = "file",

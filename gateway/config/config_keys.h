@@ -19,6 +19,7 @@ enum config_scope {
 
 enum config_type {
     CONFIG_NAME,       /* struct tb_name */
+    CONFIG_MODELS,     /* struct tb_name; a name, or a pattern of model_rules.h */
     CONFIG_TEXT,       /* const char * */
     CONFIG_PATH,       /* const char *; a file or socket that we make */
     CONFIG_FILE,       /* const char *; a file that must be readable */

@@ -86,8 +86,13 @@ static struct tb_config_model *row_for(struct tb_config *to, const struct tb_nam
 /* The catalog knows its versions still; nobody has a right any more. */
 static void leave(struct tb_config_model *m, const struct tb_config_model *was)
 {
-    *m = (struct tb_config_model){
-        .name = was->name, .home = was->home, .keep = was->keep, .weight = was->weight, .left = true};
+    *m = (struct tb_config_model){.name = was->name,
+                                  .is_pattern = was->is_pattern,
+                                  .place = was->place,
+                                  .home = was->home,
+                                  .keep = was->keep,
+                                  .weight = was->weight,
+                                  .left = true};
 }
 
 static void merge_models(struct merging *m)
@@ -98,15 +103,17 @@ static void merge_models(struct merging *m)
         struct tb_config_model *row = &to->models[to->model_count++];
         leave(row, was);
         if (was->left || whole_is_live(m, CONFIG_MODEL, &was->name)) continue;
+        const struct tb_config_model *is = tb_config_model_of(m->is, &was->name);
         row->left = false;
-        merge_keys(m, CONFIG_MODEL, &was->name, was, tb_config_model_of(m->is, &was->name), row);
+        if (is != NULL) row->place = is->place;
+        merge_keys(m, CONFIG_MODEL, &was->name, was, is, row);
     }
     for (uint32_t i = 0; i < m->is->model_count; i++) {
         const struct tb_config_model *is = &m->is->models[i];
         if (tb_config_model_of(m->was, &is->name) != NULL || !whole_is_live(m, CONFIG_MODEL, &is->name))
             continue;
         struct tb_config_model *row = row_for(to, &is->name);
-        *row = (struct tb_config_model){.name = is->name};
+        *row = (struct tb_config_model){.name = is->name, .is_pattern = is->is_pattern, .place = is->place};
         copy_keys(m, CONFIG_MODEL, is, row);
     }
 }

@@ -38,7 +38,7 @@ const char *tb_config_keep_text(struct config_reading *r, const char *chars);
 void tb_config_keep_places(struct config_reading *r, const struct config_node *map, const char *above);
 
 /* config_values.c */
-extern const char config_name_rule[], config_identity_rule[];
+extern const char config_name_rule[], config_identity_rule[], config_pattern_rule[];
 extern const char config_network_rule[]; /* what complaints say of them */
 bool tb_config_identity_valid(const char *text);
 /* One scalar into the struct; why not, or NULL. */

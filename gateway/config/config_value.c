@@ -26,6 +26,7 @@ static size_t bytes_of(enum config_type type)
 {
     switch (type) {
     case CONFIG_NAME:
+    case CONFIG_MODELS:
     case CONFIG_NAMES:
         return sizeof(struct tb_name);
     case CONFIG_NUMBER:
@@ -73,7 +74,7 @@ static bool same_window(const struct tb_rate_window *a, const struct tb_rate_win
 
 static bool same_item(enum config_type type, const void *a, const void *b)
 {
-    if (type == CONFIG_NAME || type == CONFIG_NAMES) return tb_name_equal(a, b);
+    if (type == CONFIG_NAME || type == CONFIG_MODELS || type == CONFIG_NAMES) return tb_name_equal(a, b);
     if (type == CONFIG_SCHEDULE) return same_window(a, b);
     if (is_text(type) || tb_config_is_list(type))
         return same_text(*(const char *const *)a, *(const char *const *)b);
@@ -160,6 +161,7 @@ void tb_config_value_print(const struct config_key *key, const void *base, FILE 
     char rate[TB_RATE_CHARS];
     switch (key->type) {
     case CONFIG_NAME:
+    case CONFIG_MODELS:
         text = ((const struct tb_name *)at)->text;
         break;
     case CONFIG_NUMBER:

@@ -1,6 +1,7 @@
 /* config_values.c - what one word of a config says, and why it may not say it. */
 #include "base/assert.h"
 #include "gateway/config/config_read.h"
+#include "gateway/config/model_rules.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -109,6 +110,7 @@ bool tb_config_identity_valid(const char *text)
 }
 
 const char config_name_rule[] = "a name is 1 to 64 of A-Z a-z 0-9 . _ -";
+const char config_pattern_rule[] = "a name is 1 to 64 of A-Z a-z 0-9 . _ -; one with * in it is a pattern";
 const char config_network_rule[] = "a network is ADDRESS/BITS with zeros behind the bits, or one address";
 const char config_identity_rule[] = "an identity is unix:UID, unix:*, tombolo://SITE/GATEWAY, "
                                     "tombolo://SITE/worker/NAME, "
@@ -190,12 +192,23 @@ static bool text_valid(enum config_type type, const char *text)
     }
 }
 
+static const char *set_models(const char *text, struct tb_name *at)
+{
+    if (tb_name_set(at, text) == TB_OK) return NULL;
+    if (!tb_model_pattern_valid(text)) return config_pattern_rule;
+    *at = (struct tb_name){.text = ""};
+    memcpy(at->text, text, strlen(text));
+    return NULL;
+}
+
 const char *tb_config_set_scalar(struct config_reading *r, const struct config_key *key, const char *text,
                                  void *at, char why[160])
 {
     switch (key->type) {
     case CONFIG_NAME:
         return tb_name_set(at, text) == TB_OK ? NULL : config_name_rule;
+    case CONFIG_MODELS:
+        return set_models(text, at);
     case CONFIG_NUMBER:
     case CONFIG_AUTO:
     case CONFIG_SIZE:

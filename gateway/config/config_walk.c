@@ -1,6 +1,7 @@
 /* config_walk.c - walks the tree of a file along the table of keys; every complaint has its place,
  * and none hides another. */
 #include "gateway/config/config_value.h"
+#include "gateway/config/model_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -296,11 +297,14 @@ static void *named_instance(struct config_reading *r, enum config_scope scope,
                             const struct config_node *entry)
 {
     struct tb_config *c = r->config;
-    struct tb_name name;
-    if (tb_name_set(&name, entry->key->text) != TB_OK) {
-        tb_config_complain(r, entry->key, "\"%.80s\": %s", entry->key->text, config_name_rule);
+    struct tb_name name = {.text = ""};
+    const bool is_pattern = scope == CONFIG_MODEL && tb_model_pattern_valid(entry->key->text);
+    if (!is_pattern && tb_name_set(&name, entry->key->text) != TB_OK) {
+        tb_config_complain(r, entry->key, "\"%.80s\": %s", entry->key->text,
+                           scope == CONFIG_MODEL ? config_pattern_rule : config_name_rule);
         return NULL;
     }
+    if (is_pattern) memcpy(name.text, entry->key->text, strlen(entry->key->text));
     uint32_t *count = scope == CONFIG_PEER ? &c->peer_count : &c->model_count;
     TB_ASSERT(scope == CONFIG_PEER || scope == CONFIG_MODEL);
     if (*count == TB_CONFIG_LIST_MAX) {
@@ -312,6 +316,8 @@ static void *named_instance(struct config_reading *r, enum config_scope scope,
         return &c->peers[(*count)++];
     }
     c->models[*count].name = name;
+    c->models[*count].is_pattern = is_pattern;
+    c->models[*count].place = *count;
     return &c->models[(*count)++];
 }
 

@@ -102,17 +102,34 @@ static void put_root(const struct writing *w)
     }
 }
 
+/* Of a key such as quota.versions: the line of its section, before the first of them that is
+ * shown. */
+static void put_section(const struct writing *w, const struct config_key *key, const char *name,
+                        char section[64])
+{
+    const size_t bytes = strcspn(key->path, ".");
+    TB_ASSERT(bytes < 64);
+    if (key->path[bytes] == '\0' || !is_shown(w, name)) return;
+    if (strncmp(section, key->path, bytes) == 0 && section[bytes] == '\0') return;
+    (void)snprintf(section, 64, "%.*s", (int)bytes, key->path);
+    (void)fprintf(w->to, "    %s:\n", section);
+}
+
 /* The keys of one peer, model or subscription; `name`: how they are called. */
 static void put_instance(const struct writing *w, enum config_scope scope, const void *base, const char *name,
                          const char *indent)
 {
+    char section[64] = "";
     for (uint32_t i = 0, count = 0; i < config_key_count; i++) {
         char key[TB_CONFIG_KEY_CHARS];
         if (config_keys[i].scope != scope) continue;
         const int chars = snprintf(key, sizeof key, "%s.%s", name, config_keys[i].path);
         TB_ASSERT(chars > 0 && (size_t)chars < sizeof key); /* names are short */
-        count +=
-            put_key(w, &config_keys[i], base, key, count == 0 && scope == CONFIG_SUBSCRIBE ? "  - " : indent);
+        put_section(w, &config_keys[i], key, section);
+        const char *before = strchr(config_keys[i].path, '.') != NULL  ? "      "
+                             : count == 0 && scope == CONFIG_SUBSCRIBE ? "  - "
+                                                                       : indent;
+        count += put_key(w, &config_keys[i], base, key, before);
     }
 }
 
@@ -137,13 +154,27 @@ static void put_peers(const struct writing *w)
     }
 }
 
+/* In the order of their places, in which patterns match: after a reload it is not that of the rows.
+ * NULL: `last` was the last. */
+static const struct tb_config_model *model_after(const struct tb_config *c,
+                                                 const struct tb_config_model *last)
+{
+    const struct tb_config_model *next = NULL;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i];
+        const bool behind = last == NULL || m->place > last->place || (m->place == last->place && m > last);
+        if (!m->left && behind && (next == NULL || m->place < next->place)) next = m;
+    }
+    return next;
+}
+
 static void put_models(const struct writing *w)
 {
     const struct tb_config *c = w->config;
-    for (uint32_t i = 0, count = 0; i < c->model_count; i++) {
-        if (c->models[i].left) continue;
-        if (count++ == 0) (void)fputs("models:\n", w->to);
-        put_named(w, CONFIG_MODEL, &c->models[i].name, &c->models[i]);
+    const struct tb_config_model *m = NULL;
+    for (uint32_t count = 0; (m = model_after(c, m)) != NULL; count++) {
+        if (count == 0) (void)fputs("models:\n", w->to);
+        put_named(w, CONFIG_MODEL, &m->name, m);
     }
 }
 

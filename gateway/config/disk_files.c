@@ -87,7 +87,7 @@ enum tb_status tb_disk_files_look(const struct tb_config *c, struct tb_disk_file
     if (status != TB_OK || c->anchor_dir == NULL) return status;
     problem_out->key = "anchor.dir";
     for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
-        status = anchors_look(c, f, &c->models[i].name, problem_out);
+        if (!c->models[i].is_pattern) status = anchors_look(c, f, &c->models[i].name, problem_out);
     return status;
 }
 

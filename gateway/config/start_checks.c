@@ -14,6 +14,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/config/disk_files.h"
 #include "gateway/config/gateway_tls.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/disk/anchor_folder.h"
 #include "gateway/store/store.h"
 #include "gateway/store/store_load.h"
@@ -85,9 +86,7 @@ static void check_tls(const struct checks *c)
 /* Rows of a model that is not configured any more are passed over. */
 static bool is_configured(const struct checks *c, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < c->config->model_count; i++)
-        if (tb_name_equal(&c->config->models[i].name, model)) return true;
-    return false;
+    return tb_config_model_for(c->config, model) != NULL;
 }
 
 /* The rows that the catalog refuses to restore. */

@@ -216,7 +216,7 @@ static const struct refusal refusals[] = {
     {LEAST "peers: [east]\n", "w.yaml:3:8: peers: wants a section of names\n"},
     {LEAST "peers: {east: 5}\n", "w.yaml:3:15: peers.east: wants a section of keys\n"},
     {LEAST "models: {\"a b\": {home: east}}\n",
-     "w.yaml:3:10: \"a b\": a name is 1 to 64 of A-Z a-z 0-9 . _ -\n"},
+     "w.yaml:3:10: \"a b\": a name is 1 to 64 of A-Z a-z 0-9 . _ -; one with * in it is a pattern\n"},
     {LEAST "subscribe: {model: a}\n", "w.yaml:3:12: subscribe: wants a list\n"},
     {LEAST "subscribe: [policy]\n", "w.yaml:3:13: subscribe[0]: wants {model: NAME, from: [SITE]}\n"},
     {LEAST "models: {a: {home: west, read: unix:1}}\n",
