@@ -5,7 +5,9 @@
 
 #include "base/assert.h"
 #include "gateway/catalog/models.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/models/model_table.h"
 
 static bool named(const struct tb_name *names, uint32_t count, const struct tb_name *name)
 {
@@ -29,15 +31,15 @@ static void durable_peers(const struct tb_config *config, const struct tb_config
     }
 }
 
-enum tb_status tb_daemon_model(struct tb_daemon *d, const struct tb_config_model *m)
+enum tb_status tb_daemon_model(struct tb_daemon *d, uint32_t row)
 {
-    struct tb_catalog_model c = {.name = m->name, .home = m->home, .keep = m->keep};
+    const struct tb_config_model *m = tb_model_config(d, row);
+    struct tb_catalog_model c = {.name = *tb_model_name(d, row), .home = m->home, .keep = m->keep};
+    const struct tb_config_subscribe *s = tb_config_subscribe_for(d->config, &c.name);
     c.every = m->every;
     c.is_home = tb_name_equal(&m->home, &d->site);
     durable_peers(d->config, m, &c);
-    for (uint32_t i = 0; i < d->config->subscribe_count; i++) {
-        const struct tb_config_subscribe *s = &d->config->subscribe[i];
-        if (!tb_name_equal(&s->model, &m->name)) continue;
+    if (s != NULL && !c.is_home && !m->left) {
         c.subscribed = true;
         c.from_count = s->from_count;
         memcpy(c.from, s->from, sizeof s->from);

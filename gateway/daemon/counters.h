@@ -20,7 +20,7 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
     g->used += count;
     if (g->used > g->most) g->most = g->used;
 }
-#define TB_DAEMON_TABLES 42u
+#define TB_DAEMON_TABLES 43u
 
 /* The log was told this of a table. */
 struct tb_table_told {
@@ -48,7 +48,7 @@ struct tb_table_told {
     X(lives_changed) X(verify_bad) X(live_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks) X(crossings_failed) \
-    X(audit_lost) X(reloads) X(reloads_refused)
+    X(audit_lost) X(quotas_refused) X(reloads) X(reloads_refused)
 
 /* clang-format on */
 struct tb_counters {

@@ -4,21 +4,21 @@
 #include "base/layout/version_key.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/crossing_policy.h"
+#include "gateway/daemon/models/model_table.h"
 
 #define DEFAULT_WEIGHT 10u
 
 uint32_t tb_policy_weight(void *daemon, const struct tb_name *model)
 {
     const struct tb_daemon *d = daemon;
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model) && d->config->models[i].weight > 0)
-            return d->config->models[i].weight;
-    return DEFAULT_WEIGHT;
+    const struct tb_config_model *m = tb_config_model_for(d->config, model);
+    return m != NULL && m->weight > 0 ? m->weight : DEFAULT_WEIGHT;
 }
 
 struct weighed {
@@ -96,15 +96,23 @@ static void consider(struct tb_daemon *d, struct tb_policy *p, const struct weig
            (unsigned long long)w->newest.key.number, (unsigned long long)view.newer_bytes);
 }
 
+/* Some version of it is on its way to here: there are few, and models that rest are many. */
+static bool arrives(const struct tb_daemon *d, const struct tb_name *model)
+{
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (tb_copy_is_crossing(c) && tb_name_equal(&c->key.model, model)) return true;
+    return false;
+}
+
 void tb_policy_tick(struct tb_daemon *d)
 {
     if (d->links == NULL || d->links_restarting) return;
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        const struct tb_config_model *m = &d->config->models[i];
-        struct tb_policy *p = &d->policies[i];
+    TB_EACH_MODEL(d, i)
+    {
+        const struct tb_config_model *m = tb_model_config(d, i);
         struct weighed w;
-        if (m->every || tb_name_equal(&m->home, &d->site)) continue;
-        weigh(d, &m->name, &w);
-        if (w.has_crossing) consider(d, p, &w);
+        if (m->every || tb_name_equal(&m->home, &d->site) || !arrives(d, tb_model_name(d, i))) continue;
+        weigh(d, tb_model_name(d, i), &w);
+        if (w.has_crossing) consider(d, &d->policies[i], &w);
     }
 }

@@ -42,6 +42,7 @@
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/live/live_asks.h"
+#include "gateway/daemon/models/model_life.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/reload.h"
@@ -242,6 +243,7 @@ static void tick(uv_timer_t *timer)
         tb_crossings_hear_again(d);
         d->room_freed = true; /* as far as anybody here knows */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
+        tb_models_tick(d);
     }
     catalog_tick(d, now);
     tb_daemon_turn(d);
@@ -335,8 +337,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .nic_bytes_per_s = c->fabric_nic};
     d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
     enum tb_status status = TB_OK;
-    for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
-        status = tb_daemon_model(d, &c->models[i]);
+    TB_EACH_MODEL(d, i) if (status == TB_OK) status = tb_daemon_model(d, i);
     if (status == TB_OK) status = tb_records_open(d);
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
@@ -476,11 +477,12 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,        descriptors_raise,   host_name,           tls_open,       store_open,
-        arena_open,       tb_anchors_open,     encoded_chunks_open, home_runs_open, catalog_open,
-        tb_limits_open,   tb_found_open,       tb_audit_open,       persist_open,   fabric_open,
-        resolver_open,    session_limits_open, links_open,          control_open,   control_read_open,
-        tb_sessions_open,
+        loop_open,           descriptors_raise,   host_name,      tls_open,
+        store_open,          arena_open,          tb_models_open, tb_anchors_open,
+        encoded_chunks_open, home_runs_open,      catalog_open,   tb_limits_open,
+        tb_found_open,       tb_audit_open,       persist_open,   fabric_open,
+        resolver_open,       session_limits_open, links_open,     control_open,
+        control_read_open,   tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -611,6 +613,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_daemon_flush(d); /* before it is waited for other disks */
     tb_audit_close(d);
     tb_persist_close(d);
+    tb_models_close(d);
     tb_withdrawn_free(d); /* the last rows follow there */
     tb_said_free(&d->said);
     tb_anchors_close(d);

@@ -30,6 +30,7 @@
 #include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/live/live_asks.h"
+#include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/service_manager.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_limits.h"
@@ -90,11 +91,13 @@ struct tb_daemon {
     struct tb_session_limits session_limits;
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
-    uint32_t session_count;  /* connections, and sessions that are away */
-    bool sessions_full;      /* told */
-    bool records_full_told;  /* that there is no row for what a peer said of a site */
-    bool records_again;      /* a link came up or went down: peers hear this site's state again */
-    struct tb_site_own *own; /* of config->models: site_lag.h */
+    uint32_t session_count; /* connections, and sessions that are away */
+    bool sessions_full;     /* told */
+    bool records_full_told; /* that there is no row for what a peer said of a site */
+    bool records_again;     /* a link came up or went down: peers hear this site's state again */
+    struct tb_model_table models;
+    /* site_lag.h, by the rows of `models`: of named ones in one block, of others one each */
+    struct tb_site_own *own_named, *own[TB_CONFIG_MODELS_MAX];
     bool disbelieved[TB_CONFIG_LIST_MAX]; /* peers whose word on other sites was refused, and told */
     bool places_refused;                  /* since the last poll: to what peers hold */
     bool places_told;                     /* before it */
@@ -116,7 +119,7 @@ struct tb_daemon {
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_grant_table grants; /* tokens that workers were asked to accept */
     uint64_t next_export_id, next_wait, next_hop;
-    struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last delta, from its ranks */
+    struct tb_choice_pace paces[TB_CONFIG_MODELS_MAX]; /* of `models`: the last delta, from its ranks */
     struct tb_counters counters;
 
     struct {
@@ -128,8 +131,8 @@ struct tb_daemon {
     struct tb_store_path found[TB_CONFIG_LIST_MAX]; /* streams 0: nothing */
     struct tb_id
         peer_lives[TB_CONFIG_LIST_MAX]; /* of the peers' arenas, by their last HELLO; zero: none came */
-    struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
-    struct tb_name unread[TB_CONFIG_LIST_MAX];     /* models that the store has and the start had not */
+    struct tb_policy policies[TB_CONFIG_MODELS_MAX]; /* of `models` */
+    struct tb_name unread[TB_CONFIG_LIST_MAX];       /* models that the store has and the start had not */
     uint32_t unread_count;
     bool unread_more;         /* more of them than fit */
     struct tb_reload *reload; /* that the dispatcher takes in this turn; NULL: none */

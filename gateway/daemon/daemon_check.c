@@ -50,8 +50,8 @@ void tb_daemon_check(const struct tb_daemon *d)
     tb_sessions_check(d);
     withdrawn_check(&d->withdrawn);
     peers_check(d);
-    for (uint32_t i = 0; d->own != NULL && i < d->config->model_count; i++)
-        own_check(d, &d->own[i], &d->config->models[i].name);
+    tb_model_table_check(d);
+    TB_EACH_MODEL(d, i) if (d->own_named != NULL) own_check(d, d->own[i], tb_model_name(d, i));
     if (d->persist != NULL) tb_persist_check(d);
 }
 

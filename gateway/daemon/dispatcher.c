@@ -19,9 +19,11 @@
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/home_statements.h"
 #include "gateway/daemon/links/link_opening.h"
+#include "gateway/daemon/models/model_life.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/reload.h"
 #include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -37,7 +39,23 @@ static void saved_follow(struct tb_daemon *d)
     if (incarnation != 0) tb_crossings_incarnation(d, incarnation);
 }
 
-/* A request that waited for what other sites remember comes in again where its frame came in. */
+static enum tb_status request_again(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    switch (frame->type) {
+    case TB_MSG_RUN_OPEN:
+        return tb_worker_run_open_frame(s, frame);
+    case TB_MSG_SUBSCRIBE:
+        return tb_worker_subscribe_frame(s, frame);
+    case TB_MSG_WAIT:
+        return tb_worker_wait_frame(s, frame);
+    default:
+        TB_ASSERT(frame->type == TB_MSG_VERSION_OPEN);
+        return tb_worker_version_open_frame(s, frame);
+    }
+}
+
+/* A request that waited for the store, or for what other sites remember, comes in again where its
+ * frame came in. */
 static void requests_again(struct tb_daemon *d)
 {
     struct tb_waiting_request *w;
@@ -45,9 +63,7 @@ static void requests_again(struct tb_daemon *d)
         struct tb_worker_session *s = tb_worker_find(d, &w->session);
         struct tb_wire_frame frame = {.type = w->type, .request = w->request};
         tb_reader_init(&frame.payload, w->payload, w->bytes);
-        if (s != NULL)
-            TB_MOOT(w->type == TB_MSG_RUN_OPEN ? tb_worker_run_open_frame(s, &frame)
-                                               : tb_worker_version_open_frame(s, &frame));
+        if (s != NULL) TB_MOOT(request_again(s, &frame));
         tb_free(w);
     }
 }
@@ -102,6 +118,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         d->woken = false;
         tb_reload_follow(d);
         saved_follow(d);
+        tb_models_follow(d);
         requests_again(d);
         todos_do(d);
         room_ask(d);

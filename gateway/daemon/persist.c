@@ -132,8 +132,25 @@ static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog
     return true;
 }
 
+static bool is_question(const struct waiting *w)
+{
+    return w->row.kind == TB_STORE_MODEL_ASKED;
+}
+
+/* Its answer is there. */
+static void question_end(struct tb_daemon *d, struct waiting *w)
+{
+    if (w->followed) return;
+    w->followed = true;
+    w->row.model->answered = true;
+    w->row.model = NULL;
+    d->models.answers++;
+    tb_daemon_wake(d);
+}
+
 static void row_end(struct waiting *w)
 {
+    if (is_question(w) && w->row.model != NULL) w->row.model->dropped = true;
     if (w->row.kind == TB_STORE_SIGNED) tb_free(w->row.said.bytes);
 }
 
@@ -312,8 +329,10 @@ bool tb_persist_next(struct tb_daemon *d, struct tb_catalog_todo *saved_out)
 {
     struct tb_persist *p = d->persist;
     batch_take(d);
+    for (uint32_t i = 0; i < p->landed; i++)
+        if (is_question(&p->rows[i])) question_end(d, &p->rows[i]);
     for (uint32_t i = 0; i < p->count && (i < p->landed || d->store_down); i++)
-        if (row_follow(d, &p->rows[i], saved_out)) return true;
+        if (!is_question(&p->rows[i]) && row_follow(d, &p->rows[i], saved_out)) return true;
     landed_end(d);
     return false;
 }
@@ -463,6 +482,16 @@ void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
     if (p->count == WAITING_MAX) return;
     *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = *doubt}, .followed = true};
     if (!d->store_down) writer_feed(d);
+}
+
+bool tb_persist_model(struct tb_daemon *d, struct tb_store_model *model)
+{
+    struct tb_persist *p = d->persist;
+    if (p == NULL || p->count + 1 >= WAITING_MAX) return false; /* the last place is a change's */
+    *row_new(p) =
+        (struct waiting){.row = {.kind = TB_STORE_MODEL_ASKED, .model = model}, .model = model->name};
+    if (!d->store_down) writer_feed(d);
+    return true;
 }
 
 /* Where the queue is full, or memory is short, it is not in the store: its home says it again after

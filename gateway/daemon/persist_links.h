@@ -3,6 +3,7 @@
 #ifndef TB_DAEMON_PERSIST_LINKS_H
 #define TB_DAEMON_PERSIST_LINKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gateway/store/store.h"
@@ -12,6 +13,9 @@ struct tb_daemon;
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
+/* Asks the store for a model: `answered` says that it has, and a mark in model_table.h. False: the
+ * queue is full. */
+bool tb_persist_model(struct tb_daemon *d, struct tb_store_model *model);
 /* The bytes are copied. */
 void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, const uint8_t *bytes,
                        uint32_t count);

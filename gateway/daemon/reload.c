@@ -13,10 +13,12 @@
 #include "base/assert.h"
 #include "base/system_calls.h"
 #include "gateway/config/gateway_tls.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/models/model_table.h"
 
 #define ROWS_MOST 16u /* of the audit record, for one reload */
 
@@ -91,6 +93,9 @@ static bool reaches_model(void *user, const struct tb_name *model)
 {
     const struct looking *at = user;
     const struct tb_daemon *d = at->d;
+    const struct tb_config_model *m = tb_config_model_for(d->config, model);
+    if (tb_model_is_pattern(model->text)) return true; /* its models are read when somebody uses them */
+    if (m != NULL && m->is_pattern) return false;
     for (uint32_t i = 0; i < d->unread_count; i++)
         if (tb_name_equal(&d->unread[i], model)) return false;
     return !d->unread_more;
@@ -121,6 +126,23 @@ static void read_tls(struct tb_reload *p)
     complain(p, line);
 }
 
+/* A model of a pattern that is awake keeps its home: another pattern may match it from now on. */
+static void homes_stay(struct tb_daemon *d, struct tb_reload *p)
+{
+    char line[640];
+    for (uint32_t i = tb_model_row_next(d, TB_CONFIG_LIST_MAX); i != TB_MODEL_NONE;
+         i = tb_model_row_next(d, i + 1)) {
+        const struct tb_config_model *was = tb_model_config(d, i);
+        const struct tb_config_model *is = tb_config_model_for(p->next, tb_model_name(d, i));
+        if (is == NULL || tb_name_equal(&was->home, &is->home)) continue;
+        (void)snprintf(line, sizeof line,
+                       "models.%s: its model %s is in use here with home %s, and not %s: restart, or keep "
+                       "the home",
+                       is->name.text, tb_model_name(d, i)->text, was->home.text, is->home.text);
+        complain(p, line);
+    }
+}
+
 /* The file, checked whole, and what of it differs. TB_OK also where it is refused: then the plan
  * has errors. */
 static enum tb_status plan_read(struct tb_daemon *d, struct tb_reload *p)
@@ -136,6 +158,7 @@ static enum tb_status plan_read(struct tb_daemon *d, struct tb_reload *p)
     if (status == TB_OK && p->difference.live > 0) {
         status = tb_config_merge(d->config, file, &p->difference, &p->next);
         if (status == TB_OK) read_tls(p);
+        if (status == TB_OK) homes_stay(d, p);
     }
     tb_config_free(file);
     return status;

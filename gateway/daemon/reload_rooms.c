@@ -14,6 +14,7 @@
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_limits.h"
 
@@ -30,9 +31,11 @@ static void peers_leave(struct tb_daemon *d, const struct tb_config *next)
 /* Rows that the file did not touch are the same to the catalog. */
 static void models_change(struct tb_daemon *d)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        const enum tb_status status = tb_daemon_model(d, &d->config->models[i]);
-        TB_ASSERT(status == TB_OK); /* config_difference_rules.c: its home is the same, and there is a row */
+    tb_model_rows_named(d);
+    TB_EACH_MODEL(d, i)
+    {
+        const enum tb_status status = tb_daemon_model(d, i);
+        TB_ASSERT(status == TB_OK); /* reload.c: its home is the same, and there is a row */
     }
 }
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/config/model_rules.h"
+
 bool tb_rights_match(const char *pattern, const struct tb_identity *identity)
 {
     if (identity->kind == TB_IDENTITY_NONE) return false;
@@ -24,48 +26,35 @@ static bool listed(const char *const *patterns, uint32_t count, const struct tb_
 bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
                    const struct tb_identity *identity, bool publish)
 {
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        const struct tb_config_model *m = &config->models[i];
-        if (!tb_name_equal(&m->name, model)) continue;
-        if (publish ? listed(m->publish, m->publish_count, identity)
-                    : listed(m->read, m->read_count, identity))
-            return true;
-    }
-    return false;
+    const struct tb_config_model *m = tb_config_model_for(config, model);
+    if (m == NULL) return false;
+    return publish ? listed(m->publish, m->publish_count, identity)
+                   : listed(m->read, m->read_count, identity);
 }
 
 void tb_rights_group_owner(const struct tb_config *config, const struct tb_name *model,
                            const struct tb_identity *identity, char owner_out[TB_URI_BYTES_MAX])
 {
+    const struct tb_config_model *m = tb_config_model_for(config, model);
     tb_identity_format(identity, owner_out);
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        const struct tb_config_model *m = &config->models[i];
-        if (!tb_name_equal(&m->name, model)) continue;
-        if (listed(m->groups, m->groups_count, identity))
-            snprintf(owner_out, TB_URI_BYTES_MAX, "models.%s.groups", m->name.text);
-    }
+    if (m != NULL && listed(m->groups, m->groups_count, identity))
+        snprintf(owner_out, TB_URI_BYTES_MAX, "models.%s.groups", m->name.text);
 }
 
 bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model,
                      const struct tb_identity *identity)
 {
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        const struct tb_config_model *m = &config->models[i];
-        if (tb_name_equal(&m->name, model) && listed(m->may_fence, m->may_fence_count, identity)) return true;
-    }
-    return false;
+    const struct tb_config_model *m = tb_config_model_for(config, model);
+    return m != NULL && listed(m->may_fence, m->may_fence_count, identity);
 }
 
 bool tb_rights_publisher(const struct tb_config *config, const struct tb_name *model,
                          const struct tb_identity *identity)
 {
     if (identity->kind != TB_IDENTITY_PUBLISHER) return false;
-    for (uint32_t i = 0; i < config->model_count; i++) {
-        const struct tb_config_model *m = &config->models[i];
-        if (!tb_name_equal(&m->name, model)) continue;
-        return m->publishers_count == 0 || listed(m->publishers, m->publishers_count, identity);
-    }
-    return false;
+    const struct tb_config_model *m = tb_config_model_for(config, model);
+    if (m == NULL) return false;
+    return m->publishers_count == 0 || listed(m->publishers, m->publishers_count, identity);
 }
 
 bool tb_rights_publishes(const struct tb_config *config, const struct tb_identity *identity)

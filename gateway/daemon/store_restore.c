@@ -3,6 +3,7 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
@@ -12,6 +13,8 @@
 /* Of a model that is not configured any more: a reload that adds it leaves that to a start. */
 static void unread(struct tb_daemon *d, const struct tb_name *model)
 {
+    const struct tb_config_model *m = tb_config_model_for(d->config, model);
+    if (m != NULL && m->is_pattern) return; /* it is read when somebody uses it */
     for (uint32_t i = 0; i < d->unread_count; i++)
         if (tb_name_equal(&d->unread[i], model)) return;
     d->unread_more |= d->unread_count == TB_CONFIG_LIST_MAX;

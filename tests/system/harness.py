@@ -168,7 +168,7 @@ class Site:
             lines.append(f"  {model}:")
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
-            lines += [f"    {k}: {m[k] if isinstance(m[k], str) else json.dumps(m[k])}" for k in ("policy", "weight", "durable", "groups", "may_fence", "publishers") if k in m]
+            lines += [f"    {k}: {m[k] if isinstance(m[k], str) else json.dumps(m[k])}" for k in ("quota", "policy", "weight", "durable", "groups", "may_fence", "publishers") if k in m]
             lines += signing.of_model(self, m)
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")

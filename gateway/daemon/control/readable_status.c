@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/rights.h"
 
 struct reader {
@@ -19,11 +20,9 @@ static bool is_hidden(const struct reader *r, const json_t *word)
 {
     struct tb_name model;
     if (!json_is_string(word) || tb_name_set(&model, json_string_value(word)) != TB_OK) return false;
-    for (uint32_t i = 0; i < r->config->model_count; i++)
-        if (tb_name_equal(&r->config->models[i].name, &model))
-            return !tb_rights_may(r->config, &model, r->identity, false) &&
-                   !tb_rights_may(r->config, &model, r->identity, true);
-    return false; /* no model of this gateway */
+    if (tb_config_model_for(r->config, &model) == NULL) return false; /* no model of this gateway */
+    return !tb_rights_may(r->config, &model, r->identity, false) &&
+           !tb_rights_may(r->config, &model, r->identity, true);
 }
 
 static void hide(const struct reader *r, json_t *at);

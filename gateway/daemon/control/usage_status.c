@@ -372,6 +372,18 @@ static void run_waits_users(struct tb_daemon *d, json_t *users)
     tb_home_runs_waits(d, session_user, &(struct readers){d, users});
 }
 
+static struct usage models_awake(struct tb_daemon *d)
+{
+    return of_gauge(&d->models.awake, TB_CONFIG_AWAKE_MAX);
+}
+
+/* By the pattern that they are of. */
+static void models_awake_users(struct tb_daemon *d, json_t *users)
+{
+    for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++)
+        if (d->models.rows[i].life != TB_MODEL_FREE) user_add(users, tb_model_config(d, i)->name.text, 1);
+}
+
 static struct usage door_readers(struct tb_daemon *d)
 {
     struct tb_fabric_usage u;
@@ -429,6 +441,7 @@ static const struct {
     {"export_source_bytes", sources, sources_users},
     {"unpublish_waits", unpublish_waits, unpublish_waits_users},
     {"run_waits", run_waits, run_waits_users},
+    {"models_awake", models_awake, models_awake_users},
     {"copies", copies, copies_users},
     {"exports", exports, exports_users},
     {"tokens", tokens, tokens_users},

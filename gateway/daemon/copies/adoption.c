@@ -26,6 +26,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/crossing_room.h"
 #include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/shutdown.h"
 #include "wan/link/links_stats.h"
 
@@ -74,10 +75,8 @@ static bool is_running(const struct tb_adopt *a)
 
 static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model))
-            return tb_name_equal(&d->config->models[i].home, &d->site);
-    return false;
+    struct tb_name home;
+    return tb_home_of(d, model, &home) && tb_name_equal(&home, &d->site);
 }
 
 /* A version comes to its home from its ranks. Where it crosses to its home, the home has lost

@@ -48,13 +48,14 @@ struct anchor_model {
 struct tb_anchors {
     struct tb_daemon *d;
     struct tb_anchor_folder folder;
-    struct anchor_model models[TB_CONFIG_LIST_MAX]; /* of config->models */
-    struct tb_id refilled[TB_CONFIG_LIST_MAX];
+    struct anchor_model models[TB_CONFIG_MODELS_MAX]; /* by the rows of model_table.h */
+    struct tb_id refilled[TB_CONFIG_MODELS_MAX];
     uint32_t refilled_count;
     /* The thread, and its job: it writes, or takes away. */
     bool writing, removing;
     pthread_t thread;
     uint32_t model;
+    uint32_t turn;          /* the row that was looked at last */
     struct tb_name gone_of; /* its model, for the thread: the configuration is the main loop's */
     struct tb_anchor_which gone;
     enum tb_catalog_state gone_for;
@@ -78,8 +79,8 @@ static void open_failed(const char *path, const char *why)
 
 static enum tb_status model_open(struct tb_anchors *a, uint32_t model)
 {
-    TB_ASSERT(model < TB_CONFIG_LIST_MAX && a->refilled_count <= model);
-    struct tb_anchor_refill r = {.d = a->d, .folder = &a->folder, .model = &a->d->config->models[model].name};
+    TB_ASSERT(model < TB_CONFIG_MODELS_MAX && a->refilled_count <= model);
+    struct tb_anchor_refill r = {.d = a->d, .folder = &a->folder, .model = tb_model_name(a->d, model)};
     const enum tb_status status = tb_anchor_refill(&r);
     a->models[model].newest = r.newest;
     a->models[model].damaged = r.damaged;
@@ -103,8 +104,7 @@ enum tb_status tb_anchors_open(struct tb_daemon *d)
         return status;
     }
     tb_anchor_folder_remove_parts(&a->folder);
-    for (uint32_t m = 0; status == TB_OK && m < d->config->model_count; m++)
-        status = model_open(a, m);
+    TB_EACH_MODEL(d, m) if (status == TB_OK) status = model_open(a, m);
     return status;
 }
 
@@ -147,9 +147,8 @@ static bool thread_begin(struct tb_anchors *a, void *(*entry)(void *))
 
 static uint32_t model_of(const struct tb_daemon *d, const struct tb_name *name)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, name)) return i;
-    return UINT32_MAX;
+    const uint32_t row = tb_model_row_of(d, name);
+    return row != TB_MODEL_NONE ? row : UINT32_MAX;
 }
 
 /* Than the one on the disk. */
@@ -208,7 +207,7 @@ static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     struct tb_daemon *d = a->d;
     const struct anchor_model *m = &a->models[model];
-    const struct tb_name *name = &d->config->models[model].name;
+    const struct tb_name *name = tb_model_name(d, model);
     struct tb_id uid;
     struct tb_catalog_version_view view;
     if (!m->newest.any || d->store_down) return;
@@ -327,7 +326,7 @@ static void remove_ended(struct tb_anchors *a)
         tb_log_begin(&l, TB_LOG_INFO, "anchor.removed");
     else
         tb_log_begin(&l, TB_LOG_WARN, "anchor.remove_failed");
-    tb_log_str(&l, "model", a->d->config->models[a->model].name.text);
+    tb_log_str(&l, "model", a->gone_of.text);
     tb_log_u64(&l, "run", a->gone.run_order);
     tb_log_u64(&l, "number", a->gone.number);
     tb_log_str(&l, "reason", tb_catalog_state_name(a->gone_for));
@@ -338,6 +337,29 @@ static void remove_ended(struct tb_anchors *a)
     if (!gone) return;
     m->newest.any = false;
     m->failed_at = 0;
+}
+
+/* Each looks at all copies. */
+#define LOOKS_MAX 64u
+
+static uint32_t next_in_turn(struct tb_anchors *a)
+{
+    uint32_t row = tb_model_row_next(a->d, a->turn + 1);
+    if (row == TB_MODEL_NONE) row = tb_model_row_next(a->d, 0);
+    a->turn = row != TB_MODEL_NONE ? row : 0;
+    return row;
+}
+
+bool tb_anchors_row_busy(const struct tb_daemon *d, uint32_t row)
+{
+    const struct tb_anchors *a = d->anchors;
+    return a != NULL && (a->writing || a->removing) && a->model == row;
+}
+
+void tb_anchors_row_ends(struct tb_daemon *d, uint32_t row)
+{
+    TB_ASSERT(!tb_anchors_row_busy(d, row));
+    if (d->anchors != NULL) d->anchors->models[row] = (struct anchor_model){.damaged = false};
 }
 
 void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
@@ -352,8 +374,9 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
         if (atomic_load(&a->done)) write_ended(a);
         return;
     }
-    for (uint32_t i = 1; i <= d->config->model_count && !d->draining && !a->removing; i++) {
-        const uint32_t model = (a->model + i) % d->config->model_count; /* in turn */
+    for (uint32_t i = 0; i < LOOKS_MAX && !d->draining && !a->removing; i++) {
+        const uint32_t model = next_in_turn(a);
+        if (model == TB_MODEL_NONE) return;
         remove_begin(a, model, now);
         if (a->removing) return;
         struct tb_copy *copy = is_due(a, model, now) ? newest_whole(a, model) : NULL;
@@ -390,13 +413,14 @@ json_t *tb_anchors_json(const struct tb_daemon *d)
 {
     const struct tb_anchors *a = d->anchors;
     json_t *written = json_array();
-    for (uint32_t i = 0; a != NULL && i < d->config->model_count; i++) {
+    TB_EACH_MODEL(d, i)
+    {
         char version[48];
+        if (a == NULL || !a->models[i].newest.any) continue;
         const struct tb_anchor_which *newest = &a->models[i].newest;
-        if (!newest->any) continue;
         (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, newest->run_order, newest->number);
         (void)json_array_append_new(
-            written, json_pack("{s:s, s:s}", "model", d->config->models[i].name.text, "version", version));
+            written, json_pack("{s:s, s:s}", "model", tb_model_name(d, i)->text, "version", version));
     }
     const bool writing = a != NULL && a->writing;
     return json_pack("{s:s, s:s, s:I, s:o}", "dir", a != NULL ? d->config->anchor_dir : "", "writing",

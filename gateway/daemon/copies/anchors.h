@@ -20,6 +20,9 @@ bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid); /*
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key); /* it is whole here now */
 void tb_anchors_rotted(struct tb_daemon *d,
                        const struct tb_version_key *key); /* chunks of it were damaged here */
+/* Of a row of model_table.h: its thread is at it; another model has the row from now on. */
+bool tb_anchors_row_busy(const struct tb_daemon *d, uint32_t row);
+void tb_anchors_row_ends(struct tb_daemon *d, uint32_t row);
 json_t *tb_anchors_json(const struct tb_daemon *d);
 
 #endif

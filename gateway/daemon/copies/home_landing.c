@@ -130,9 +130,8 @@ void tb_home_landing_expects(struct tb_copy *copy, uint32_t shard, const struct 
 /* NULL: not a model of ours. */
 static struct tb_choice_pace *pace_of(struct tb_daemon *d, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model)) return &d->paces[i];
-    return NULL;
+    const uint32_t row = tb_model_row_of(d, model);
+    return row != TB_MODEL_NONE ? &d->paces[row] : NULL;
 }
 
 uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model)

@@ -15,6 +15,7 @@
 #include "gateway/daemon/links/crossing_room.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/models/quota.h"
 
 static uint64_t manifests_bytes(const struct tb_version_key *key, const struct tb_manifest *manifests)
 {
@@ -99,9 +100,17 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
 
 enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
 {
-    char error[TB_ARENA_ERROR_BYTES] = "";
-    enum tb_status status = reserve(copy, manifests, error);
+    char error[TB_ARENA_ERROR_BYTES] = "", quota[TB_TEXT_BYTES_MAX + 1];
     struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
+    if (copy->region == NULL && !tb_quota_room(copy->d, &copy->key, n.needed_bytes, quota)) {
+        n.why = quota;
+        n.action = "withdraw versions, or raise that quota";
+        copy->lacks_room = true;
+        copy->room_bytes = n.needed_bytes;
+        tell_no_room(copy, &n);
+        return TB_SITE_NOMEM;
+    }
+    enum tb_status status = reserve(copy, manifests, error);
     copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;
     copy->room_bytes = n.needed_bytes;
     if (status == TB_TOO_LARGE) {

@@ -131,12 +131,9 @@ void tb_home_says(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 static uint32_t sign_runs(struct tb_daemon *d)
 {
     uint32_t done = 0;
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        struct tb_catalog_run run;
-        const struct tb_name *model = &d->config->models[i].name;
-        if (is_home(d, model) && tb_catalog_run_newest(d->catalog, model, &run))
-            done += tell(d, say_run(d, &run));
-    }
+    static struct tb_catalog_run run; /* large; the main loop's alone */
+    for (uint32_t cursor = 0; done < TICK_MAX && tb_catalog_run_at(d->catalog, &cursor, &run);)
+        if (!run.fenced && is_home(d, &run.model)) done += tell(d, say_run(d, &run));
     return done;
 }
 

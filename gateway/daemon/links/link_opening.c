@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/crossing_answers.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_events.h"
@@ -15,6 +16,8 @@
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/models/model_table.h"
+#include "wan/link/links_known.h"
 #include "wan/link/links_limits.h"
 #include "wan/link/links_peers.h"
 
@@ -23,23 +26,28 @@
 /* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose
  * home is here: a chunk that rots here comes back from a site that has it. P8: a peer that may not
  * read such a model has none of it, and does not hear its name. */
-static uint32_t models_wanted(const struct tb_config *config, uint32_t peer, struct tb_name *models)
+static bool is_wanted(const struct tb_config *config, uint32_t peer, const struct tb_name *model)
 {
-    const struct tb_name *site = &config->peers[peer].site;
+    const struct tb_config_model *m = tb_config_model_for(config, model);
+    if (m != NULL && tb_name_equal(&m->home, &config->label)) return tb_peer_may_read_by(config, peer, model);
+    const struct tb_config_subscribe *s = tb_config_subscribe_for(config, model);
+    for (uint32_t k = 0; s != NULL && k < s->from_count; k++)
+        if (tb_name_equal(&s->from[k], &config->peers[peer].site)) return true;
+    return false;
+}
+
+/* Those that the configuration names, and those of its patterns that are awake. */
+static uint32_t models_wanted(const struct tb_daemon *d, const struct tb_config *config, uint32_t peer,
+                              struct tb_name *models)
+{
     uint32_t count = 0;
-    for (uint32_t i = 0; i < config->subscribe_count; i++) {
-        const struct tb_config_subscribe *s = &config->subscribe[i];
-        for (uint32_t k = 0; k < s->from_count && count < TB_LINKS_MODELS_MAX; k++) {
-            if (!tb_name_equal(&s->from[k], site)) continue;
-            models[count++] = s->model;
-            break;
-        }
-    }
-    for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
-        if (tb_name_equal(&config->models[i].home, &config->label) &&
-            tb_peer_may_read_by(config, peer, &config->models[i].name))
+    TB_ASSERT(TB_CONFIG_MODELS_MAX <= TB_LINKS_MODELS_MAX);
+    for (uint32_t i = 0; i < config->model_count; i++)
+        if (!config->models[i].is_pattern && is_wanted(config, peer, &config->models[i].name))
             models[count++] = config->models[i].name;
-    TB_ASSERT(count <= TB_LINKS_MODELS_MAX); /* as many as the caller has room for */
+    for (uint32_t i = tb_model_row_next(d, TB_CONFIG_LIST_MAX); i != TB_MODEL_NONE;
+         i = tb_model_row_next(d, i + 1))
+        if (is_wanted(config, peer, tb_model_name(d, i))) models[count++] = *tb_model_name(d, i);
     return count;
 }
 
@@ -81,7 +89,7 @@ static struct tb_links_peer_options peer_options(const struct tb_daemon *d, cons
                                           .streams_found = d->found[peer].streams,
                                           .found_bytes_per_s = d->found[peer].bytes_per_s,
                                           .models = models,
-                                          .model_count = models_wanted(config, peer, models)};
+                                          .model_count = models_wanted(d, config, peer, models)};
 }
 
 static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
@@ -254,14 +262,34 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* P8: only what changed is said: a refusal is a line and a row of the audit record. */
+/* P8: a model of a pattern may rest here that the peer asked for: so names count that it was
+ * granted. Only what changed is said: a refusal is a line and a row of the audit record. */
 static void rights_change(struct tb_daemon *d, const struct tb_config *was, uint32_t peer)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        const struct tb_name *model = &d->config->models[i].name;
-        const bool may = tb_peer_may_read(d, peer, model);
-        if (may != tb_peer_may_read_by(was, peer, model)) tb_links_right_changed(d->links, peer, model, may);
+    const struct tb_name *name;
+    for (uint32_t at = 0; (name = tb_links_granted_at(d->links, peer, at)) != NULL;) {
+        const struct tb_name model = *name;
+        if (tb_peer_may_read(d, peer, &model))
+            at++;
+        else
+            tb_links_right_changed(d->links, peer, &model, false); /* another one has its place now */
     }
+    for (uint32_t at = 0; (name = tb_links_refused_at(d->links, peer, at)) != NULL; at++) {
+        const struct tb_name model = *name;
+        if (!tb_peer_may_read(d, peer, &model) || tb_peer_may_read_by(was, peer, &model)) continue;
+        tb_links_right_changed(d->links, peer, &model, true);
+        name = tb_links_refused_at(d->links, peer, at);
+        at -= name == NULL || !tb_name_equal(name, &model); /* likewise */
+    }
+}
+
+void tb_links_wanted_changed(struct tb_daemon *d)
+{
+    static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
+    if (tb_links_now(d) == NULL) return;               /* those to come begin with it */
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        if (!d->config->peers[i].gone)
+            tb_links_peer_models(d->links, i, models, models_wanted(d, d->config, i, models));
 }
 
 void tb_links_changed(struct tb_daemon *d, const struct tb_config *was)
@@ -275,7 +303,7 @@ void tb_links_changed(struct tb_daemon *d, const struct tb_config *was)
         TB_ASSERT(tb_name_equal(&c->peers[i].site, &was->peers[i].site)); /* rows stay */
         if (!same_text(c->peers[i].address, was->peers[i].address))
             tb_links_peer_address(d->links, i, c->peers[i].address);
-        tb_links_peer_models(d->links, i, models, models_wanted(c, i, models));
+        tb_links_peer_models(d->links, i, models, models_wanted(d, c, i, models));
         rights_change(d, was, i);
     }
 }

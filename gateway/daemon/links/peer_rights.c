@@ -5,19 +5,13 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/rights.h"
 
-static const struct tb_config_model *model_of(const struct tb_config *c, const struct tb_name *model)
-{
-    for (uint32_t i = 0; i < c->model_count; i++)
-        if (tb_name_equal(&c->models[i].name, model)) return &c->models[i];
-    return NULL;
-}
-
 bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out)
 {
-    const struct tb_config_model *m = model_of(d->config, model);
+    const struct tb_config_model *m = tb_config_model_for(d->config, model);
     if (m != NULL) *home_out = m->home;
     return m != NULL;
 }
@@ -26,7 +20,7 @@ bool tb_peer_may_read_by(const struct tb_config *c, uint32_t peer, const struct 
 {
     TB_ASSERT(peer < c->peer_count);
     const struct tb_config_peer *p = &c->peers[peer];
-    const struct tb_config_model *m = model_of(c, model);
+    const struct tb_config_model *m = tb_config_model_for(c, model);
     const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
     if (p->gone || (m != NULL && m->left)) return false;
     if (tb_name_equal(&p->of, &c->site))

@@ -10,16 +10,15 @@
 #include "base/fault.h"
 #include "base/net/signed.h"
 #include "base/proof/version_proof.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
 
 bool tb_publishers_demanded(const struct tb_daemon *d, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model))
-            return d->config->models[i].publishers_count > 0;
-    return false;
+    const struct tb_config_model *m = tb_config_model_for(d->config, model);
+    return m != NULL && m->publishers_count > 0;
 }
 
 /* TB_SITE_NOMEM: not known. */

@@ -12,15 +12,16 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/statements.h"
+#include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/rights.h"
 #include "wan/link/links_stats.h"
 
 struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
 {
-    TB_ASSERT(d->own != NULL && d->config->model_count > 0);
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model)) return &d->own[i];
-    return &d->own[0]; /* the catalog has no other models */
+    const uint32_t row = tb_model_row_of(d, model);
+    TB_ASSERT(d->own_named != NULL);
+    /* The catalog has no other models. */
+    return row != TB_MODEL_NONE && d->own[row] != NULL ? d->own[row] : &d->own_named[0];
 }
 
 /* Large, and the main loop's alone. */

@@ -15,6 +15,8 @@
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/models/model_table.h"
+#include "gateway/daemon/models/model_wake.h"
 #include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
 
@@ -26,12 +28,9 @@
  * right to hear of its versions. */
 static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        const struct tb_config_model *m = &d->config->models[i];
-        if (tb_name_equal(&m->name, model) && tb_name_equal(&m->home, &d->site))
-            return !tb_site_denied(d, peer, model);
-    }
-    return true;
+    struct tb_name home;
+    if (!tb_home_of(d, model, &home) || !tb_name_equal(&home, &d->site)) return true;
+    return !tb_site_denied(d, peer, model);
 }
 
 static void tell(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
@@ -84,10 +83,11 @@ void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *m
 {
     TB_ASSERT(peer < d->config->peer_count);
     static struct tb_record r; /* large; the main loop's alone */
-    for (uint32_t i = 0; links_there(d) && i < d->config->model_count; i++) {
-        const struct tb_name *name = &d->config->models[i].name;
-        if ((model == NULL || tb_name_equal(model, name)) && d->own[i].said_at != 0)
-            tell(d, peer, &d->own[i].said);
+    TB_EACH_MODEL(d, i)
+    {
+        const bool told = d->own[i]->said_at != 0 && links_there(d);
+        if (told && (model == NULL || tb_name_equal(model, tb_model_name(d, i))))
+            tell(d, peer, &d->own[i]->said);
     }
     for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
         if (model == NULL || tb_name_equal(model, &r.state.model)) pass_to(d, peer, &r);
@@ -125,11 +125,26 @@ static void say_own(struct tb_daemon *d, const struct tb_catalog_model *m, bool 
         tell(d, i, &own->said);
 }
 
+/* Models of patterns may be hundreds, and each looks at all versions here: those that rest have
+ * their turn every so many seconds, within TOLD_EVERY. */
+#define REST_TURNS 8u
+
+static bool rests(const struct tb_daemon *d, uint32_t row)
+{
+    if (!tb_model_is_of_pattern(row) || row % REST_TURNS == d->models.ticks % REST_TURNS) return false;
+    const struct tb_site_own *own = d->own[row];
+    const tb_time_ns used_at = d->models.rows[row].used_at;
+    return own->said_at != 0 && own->said.versions == 0 &&
+           tb_time_since(used_at, tb_clock_now()) > TB_SECONDS(REST_TURNS);
+}
+
 static void say_all(struct tb_daemon *d, bool again)
 {
     struct tb_catalog_model m;
-    for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);)
-        say_own(d, &m, again);
+    for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);) {
+        const uint32_t row = tb_model_row_of(d, &m.name);
+        if (row != TB_MODEL_NONE && (again || !rests(d, row))) say_own(d, &m, again);
+    }
 }
 
 /* ---- hearing ---- */
@@ -144,6 +159,7 @@ void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_s
         return;
     }
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
+    if (s->hops == 0 && !tb_site_which_none(&s->head)) tb_model_announced(d, peer, &s->model);
     if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
     if (status != TB_SITE_NOMEM || d->records_full_told) return;
     d->records_full_told = true; /* once a start: the table is as large as peers and models make it */
@@ -248,9 +264,9 @@ static void say_for_old(struct tb_daemon *d, uint32_t peer)
 {
     const struct tb_links_stats *stats = tb_site_link(d, peer);
     if (!stats->up || stats->protocol >= TB_LINKS_PROTOCOL_STATE) return;
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (d->own[i].said_at != 0 && tb_name_equal(&d->config->models[i].home, &d->site))
-            say_for(d, peer, &d->own[i]);
+    TB_EACH_MODEL(d, i)
+    if (d->own[i]->said_at != 0 && tb_name_equal(&tb_model_config(d, i)->home, &d->site))
+        say_for(d, peer, d->own[i]);
 }
 
 /* ---- time ---- */
@@ -271,35 +287,74 @@ void tb_records_tick(struct tb_daemon *d)
 /* A site that was never heard of is shown, too. */
 static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
 {
-    TB_ASSERT(peer < d->config->peer_count && model < d->config->model_count);
-    struct tb_site_state s = {.site = d->config->peers[peer].site, .model = d->config->models[model].name};
+    TB_ASSERT(peer < d->config->peer_count);
+    struct tb_site_state s = {.site = d->config->peers[peer].site, .model = *tb_model_name(d, model)};
     s.reason = TB_LAG_UNKNOWN;
     TB_MOOT(tb_record_put(d->catalog, tb_clock_now(), &s.site, &s));
 }
 
+static enum tb_status own_new(struct tb_daemon *d, uint32_t row)
+{
+    if (!tb_model_is_of_pattern(row)) return TB_OK;
+    TB_ASSERT(d->own[row] == NULL);
+    d->own[row] = tb_calloc(1, sizeof *d->own[row]);
+    return d->own[row] != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
 enum tb_status tb_records_open(struct tb_daemon *d)
 {
-    TB_ASSERT(d->own == NULL);
-    d->own = tb_calloc(TB_CONFIG_LIST_MAX + 1, sizeof *d->own); /* a reload may add models */
-    if (d->own == NULL) return TB_SITE_NOMEM;
-    for (uint32_t i = 0; i < d->config->peer_count; i++)
-        for (uint32_t m = 0; m < d->config->model_count; m++)
+    TB_ASSERT(d->own_named == NULL);
+    d->own_named = tb_calloc(TB_CONFIG_LIST_MAX, sizeof *d->own_named); /* a reload may add models */
+    if (d->own_named == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < TB_CONFIG_LIST_MAX; i++)
+        d->own[i] = &d->own_named[i];
+    TB_EACH_MODEL(d, m)
+    {
+        const enum tb_status status = own_new(d, m);
+        if (status != TB_OK) return status;
+        for (uint32_t i = 0; i < d->config->peer_count; i++)
             expect(d, i, m);
+    }
     return TB_OK;
+}
+
+enum tb_status tb_records_row_begins(struct tb_daemon *d, uint32_t row)
+{
+    const enum tb_status status = own_new(d, row);
+    if (status != TB_OK) return status;
+    const struct tb_name *home = &tb_model_config(d, row)->home;
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        const struct tb_config_peer *p = &d->config->peers[i];
+        const bool concerned = tb_name_equal(home, &p->site) || tb_peer_may_read(d, i, tb_model_name(d, row));
+        if (!p->gone && concerned) expect(d, i, row);
+    }
+    return TB_OK;
+}
+
+void tb_records_row_ends(struct tb_daemon *d, uint32_t row)
+{
+    TB_ASSERT(tb_model_is_of_pattern(row));
+    tb_free(d->own[row]);
+    d->own[row] = NULL;
 }
 
 void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
 {
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         if (d->config->peers[i].gone) continue;
-        for (uint32_t m = i < was->peer_count ? was->model_count : 0; m < d->config->model_count; m++)
-            expect(d, i, m);
+        TB_EACH_MODEL(d, m)
+        {
+            const bool is_new = i >= was->peer_count || (m >= was->model_count && !tb_model_is_of_pattern(m));
+            if (is_new) expect(d, i, m);
+        }
     }
     d->records_again = true;
 }
 
 void tb_records_close(struct tb_daemon *d)
 {
-    tb_free(d->own);
-    d->own = NULL;
+    for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++)
+        tb_records_row_ends(d, i);
+    tb_free(d->own_named);
+    d->own_named = NULL;
 }

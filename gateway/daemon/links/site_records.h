@@ -12,6 +12,9 @@ struct tb_daemon;
 TB_MUST_USE enum tb_status tb_records_open(struct tb_daemon *d); /* behind the catalog, before links */
 /* After a reload: sites and models that came are shown. */
 void tb_records_changed(struct tb_daemon *d, const struct tb_config *was);
+/* A model of a pattern has a row of model_table.h: peers that it concerns are shown. */
+TB_MUST_USE enum tb_status tb_records_row_begins(struct tb_daemon *d, uint32_t row); /* TB_SITE_NOMEM */
+void tb_records_row_ends(struct tb_daemon *d, uint32_t row);
 void tb_records_close(struct tb_daemon *d);
 void tb_records_tick(struct tb_daemon *d); /* once a second */
 void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up);

@@ -16,8 +16,11 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/statements.h"
+#include "gateway/daemon/models/model_table.h"
+#include "gateway/daemon/models/model_wake.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_shares.h"
@@ -27,6 +30,7 @@
 #include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
 
+#define LATER_LIFE          "a peer has seen a later life of this store"
 #define WAITING_SESSION_MAX 8u /* P7: requests of one session that wait */
 
 struct model_runs {
@@ -35,26 +39,30 @@ struct model_runs {
     const char *why; /* it is doubted */
     struct tb_run_asking asking;
     uint64_t below; /* home's run, below the remembered one, that was logged last */
+    bool stored;    /* of a pattern: the store has its row */
 };
 
 struct tb_home_runs {
-    struct model_runs models[TB_CONFIG_LIST_MAX]; /* of config->models */
+    struct model_runs models[TB_CONFIG_MODELS_MAX]; /* by the rows of model_table.h */
     struct tb_waiting_request *waiting;
     struct tb_waiting_request *ready; /* to be handled again */
 };
 
-/* UINT32_MAX: it is not configured. */
+/* UINT32_MAX: the catalog does not know it. */
 static uint32_t model_find(const struct tb_daemon *d, const struct tb_name *name)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, name)) return i;
-    return UINT32_MAX;
+    const uint32_t row = tb_model_row_of(d, name);
+    return row != TB_MODEL_NONE && d->models.rows[row].life >= TB_MODEL_AWAKE ? row : UINT32_MAX;
 }
 
 static const struct tb_name *name_of(const struct tb_daemon *d, uint32_t model)
 {
-    TB_ASSERT(model < d->config->model_count);
-    return &d->config->models[model].name;
+    return tb_model_name(d, model);
+}
+
+static const struct tb_name *home_of(const struct tb_daemon *d, uint32_t model)
+{
+    return &tb_model_config(d, model)->home;
 }
 
 /* ---- whom to ask ---- */
@@ -117,7 +125,8 @@ static void tell_peer(struct tb_daemon *d, uint32_t peer, uint32_t model)
 void tb_home_runs_up(struct tb_daemon *d, uint32_t peer)
 {
     if (tb_links_now(d) == NULL) return;
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
+    TB_EACH_MODEL(d, i)
+    {
         const struct model_runs *m = &d->home_runs->models[i];
         const bool ask = m->doubted && (tb_run_asking_left(&m->asking) >> peer & 1) != 0;
         if (ask) TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, i)));
@@ -127,10 +136,12 @@ void tb_home_runs_up(struct tb_daemon *d, uint32_t peer)
 
 void tb_home_runs_doubt(struct tb_daemon *d)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
+    tb_persist_doubt(d, &(struct tb_store_doubt){.doubted = true}); /* of patterns: each */
+    TB_EACH_MODEL(d, i)
+    {
         const struct model_runs *m = &d->home_runs->models[i];
         if (!m->home || m->doubted) continue;
-        begin_asking(d, i, "a peer has seen a later life of this store");
+        begin_asking(d, i, LATER_LIFE);
         tb_log(TB_LOG_WARN, "home.doubted", "model=%s reason=a_peer_saw_a_later_life", name_of(d, i)->text);
         tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, i), true});
         for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)
@@ -211,7 +222,7 @@ void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links
     if (model == UINT32_MAX) return;
     if (d->home_runs->models[model].home)
         home_told(d, peer, model, run);
-    else if (tb_name_equal(&d->config->models[model].home, &d->config->peers[peer].site))
+    else if (tb_name_equal(home_of(d, model), &d->config->peers[peer].site))
         follower_told(d, peer, model, run);
 }
 
@@ -252,8 +263,7 @@ void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
     tb_log(TB_LOG_INFO, "home.told", "model=%s worker=1 run=%llu number=%llu", told.model.text,
            (unsigned long long)told.order, (unsigned long long)told.number);
     for (uint32_t peer = 0; !m->home && peer < d->config->peer_count; peer++)
-        if (tb_name_equal(&d->config->models[model].home, &d->config->peers[peer].site))
-            tell_peer(d, peer, model);
+        if (tb_name_equal(home_of(d, model), &d->config->peers[peer].site)) tell_peer(d, peer, model);
 }
 
 /* ---- requests that wait ---- */
@@ -313,12 +323,12 @@ static void put_last(struct tb_waiting_request **list, struct tb_waiting_request
 static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb_wire_frame *frame)
 {
     const uint32_t bytes = (uint32_t)frame->payload.left;
-    struct tb_waiting_request *w = may_wait(s, bytes) ? tb_malloc(sizeof *w) : NULL;
+    struct tb_waiting_request *w = may_wait(s, bytes) ? tb_malloc(sizeof *w + bytes) : NULL;
     if (w == NULL) {
-        tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
+        tb_worker_reply(s, frame->request, TB_SITE_NOMEM,
+                        "too many requests wait for this home's peers, or its store");
         return;
     }
-    TB_ASSERT(bytes <= sizeof w->payload);
     *w = (struct tb_waiting_request){
         .session = s->id, .model = model, .request = frame->request, .type = frame->type, .bytes = bytes};
     memcpy(w->payload, frame->payload.at, bytes);
@@ -340,10 +350,28 @@ void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, cons
         each(user, &w->session);
 }
 
+bool tb_home_runs_sleeps(struct tb_worker_session *s, const struct tb_name *name,
+                         const struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    const struct tb_model_user user = {tb_session_owner(&s->identity),
+                                       tb_rights_may(d->config, name, &s->identity, true)};
+    const enum tb_status status = tb_model_wake(d, name, &user);
+    if (status == TB_OK || status == TB_NOT_FOUND) return false;
+    if (status == TB_AGAIN && !d->store_down)
+        wait_on(s, tb_model_row_of(d, name), frame);
+    else if (status == TB_SITE_NOMEM)
+        tb_worker_reply(s, frame->request, status, TB_MODELS_FULL);
+    else
+        tb_worker_reply(s, frame->request, TB_SITE_STORE, "the gateway's store cannot read it; see its log");
+    return true;
+}
+
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *name,
                         const struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
+    if (tb_home_runs_sleeps(s, name, frame)) return true;
     const uint32_t model = model_find(d, name);
     if (model == UINT32_MAX || !d->home_runs->models[model].doubted) return false;
     const struct tb_run_asking *a = &d->home_runs->models[model].asking;
@@ -360,8 +388,10 @@ void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name)
     const uint32_t model = model_find(d, name);
     if (model == UINT32_MAX) return;
     struct model_runs *m = &d->home_runs->models[model];
-    if (m->doubted) tb_persist_doubt(d, &(struct tb_store_doubt){*name, false});
+    const bool unstored = tb_model_is_of_pattern(model) && !m->stored;
+    if (m->doubted || unstored) tb_persist_doubt(d, &(struct tb_store_doubt){*name, false});
     m->doubted = false;
+    m->stored = true;
     for (uint32_t peer = 0; m->home && peer < d->config->peer_count; peer++)
         tell_peer(d, peer, model);
 }
@@ -380,14 +410,17 @@ struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d)
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_home_runs *h = d->home_runs;
-    if (h->waiting == NULL) return;
+    if (h == NULL || h->waiting == NULL) return;
     TB_ASSERT(d->run_waits.used > 0);
     const uint64_t mute = mute_peers(d);
     struct tb_waiting_request *w = h->waiting, *next;
     h->waiting = NULL;
     for (; w != NULL; w = next) {
         const struct model_runs *m = &h->models[w->model];
-        const bool waits = m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON;
+        const struct tb_model_row *row = &d->models.rows[w->model];
+        const bool reads = row->life == TB_MODEL_READING && row->failed_at == 0 && !d->store_down;
+        const bool asks = m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON;
+        const bool waits = reads || asks;
         next = w->next;
         if (tb_worker_find(d, &w->session) == NULL)
             waiting_free(d, w);
@@ -427,28 +460,29 @@ static void asking_log(struct tb_daemon *d, uint32_t model)
 
 enum tb_status tb_home_runs_open(struct tb_daemon *d)
 {
-    struct tb_name doubted[TB_CONFIG_LIST_MAX];
+    static struct tb_name doubted[TB_CONFIG_MODELS_MAX]; /* large; the main loop's alone */
     uint32_t count = 0;
-    TB_ASSERT(d->home_runs == NULL && d->config->model_count <= TB_CONFIG_LIST_MAX);
+    TB_ASSERT(d->home_runs == NULL);
     d->home_runs = tb_calloc(1, sizeof *d->home_runs);
     if (d->home_runs == NULL) return TB_SITE_NOMEM;
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        d->home_runs->models[i].home = tb_name_equal(&d->config->models[i].home, &d->site);
+    TB_EACH_MODEL(d, i)
+    {
+        d->home_runs->models[i].home = tb_name_equal(home_of(d, i), &d->site);
         if (d->home_runs->models[i].home) doubted[count++] = *name_of(d, i);
     }
     if (tb_store_origin(d->store) == TB_STORE_SAME) count = 0;
     enum tb_status status = tb_store_own(d->store, doubted, count);
     if (status == TB_OK) status = tb_store_load_doubts(d->store, doubted_before, d);
-    for (uint32_t i = 0; status == TB_OK && i < d->config->model_count; i++)
-        asking_log(d, i);
+    TB_EACH_MODEL(d, i) if (status == TB_OK) asking_log(d, i);
     return status;
 }
 
 void tb_home_runs_changed(struct tb_daemon *d, const struct tb_config *was)
 {
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
+    TB_EACH_MODEL(d, i)
+    {
         struct model_runs *m = &d->home_runs->models[i];
-        m->home = tb_name_equal(&d->config->models[i].home, &d->site);
+        m->home = tb_name_equal(home_of(d, i), &d->site);
         for (uint32_t peer = 0; m->doubted && peer < d->config->peer_count; peer++) {
             const uint64_t bit = UINT64_C(1) << peer;
             if (d->config->peers[peer].gone)
@@ -457,6 +491,36 @@ void tb_home_runs_changed(struct tb_daemon *d, const struct tb_config *was)
                 m->asking.asked |= bit;
         }
     }
+}
+
+/* ---- models of patterns ---- */
+
+void tb_home_runs_row_begins(struct tb_daemon *d, uint32_t row, bool doubted)
+{
+    struct tb_home_runs *h = d->home_runs;
+    if (h == NULL) return;
+    h->models[row] = (struct model_runs){.home = tb_name_equal(home_of(d, row), &d->site)};
+    if (!h->models[row].home || !doubted) return;
+    begin_asking(d, row, "this home's store is a copy that was put back");
+    asking_log(d, row);
+    tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, row), true}); /* a start asks the list of them */
+    for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)
+        if ((h->models[row].asking.asked >> peer & 1) != 0)
+            TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, row)));
+}
+
+void tb_home_runs_row_ends(struct tb_daemon *d, uint32_t row)
+{
+    TB_ASSERT(!tb_home_runs_row_waits(d, row));
+    if (d->home_runs != NULL) d->home_runs->models[row] = (struct model_runs){.home = false};
+}
+
+bool tb_home_runs_row_waits(const struct tb_daemon *d, uint32_t row)
+{
+    const struct tb_home_runs *h = d->home_runs;
+    for (const struct tb_waiting_request *w = h != NULL ? h->waiting : NULL; w != NULL; w = w->next)
+        if (w->model == row) return true;
+    return false;
 }
 
 void tb_home_runs_close(struct tb_daemon *d)

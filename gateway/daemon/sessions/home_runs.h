@@ -3,6 +3,7 @@
 #define TB_DAEMON_HOME_RUNS_H
 
 #include "base/ident.h"
+#include "base/net/signed.h"
 #include "base/net/wire.h"
 #include "base/time.h"
 #include "gateway/catalog/models.h"
@@ -26,17 +27,24 @@ void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links
 /* A worker says that it computes with a version of that run and number. */
 void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
                          const struct tb_catalog_known_run *said);
-/* True: the request is not to be handled now. It was refused, or it waits for peers and is
- * handled again. `frame` is as it came. */
+/* Wakes a model of a pattern. True: the request is not to be handled now. It was refused, or it
+ * waits for the store or for peers and is handled again. `frame` is as it came. */
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,
                         const struct tb_wire_frame *frame);
+/* The same of the store alone: for a request that asks nothing of peers. */
+bool tb_home_runs_sleeps(struct tb_worker_session *s, const struct tb_name *model,
+                         const struct tb_wire_frame *frame);
 void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
 /* Calls `each` with the session of each request that waits for peers. */
 void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *session),
                         void *user);
-/* A request that waited for peers, as it came. */
-#define TB_WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
+/* A model of a pattern has a row (model_table.h) that the catalog knows; doubted: by the store. */
+void tb_home_runs_row_begins(struct tb_daemon *d, uint32_t row, bool doubted);
+void tb_home_runs_row_ends(struct tb_daemon *d, uint32_t row); /* no request waits for it */
+bool tb_home_runs_row_waits(const struct tb_daemon *d, uint32_t row);
+/* A request that waited, as it came. */
+#define TB_WAITING_PAYLOAD_BYTES (TB_SIGNED_BYTES_MAX + 1024u) /* SUBSCRIBE may show a statement */
 
 struct tb_waiting_request {
     struct tb_waiting_request *next;
@@ -45,7 +53,7 @@ struct tb_waiting_request {
     uint64_t request;
     uint16_t type;
     uint32_t bytes;
-    uint8_t payload[TB_WAITING_PAYLOAD_BYTES];
+    uint8_t payload[];
 };
 
 /* The next that need wait no longer, as the caller's own; NULL: none. */

@@ -6,6 +6,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/models/quota.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -149,6 +150,8 @@ enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct 
         .session = s->id, .model = m.model, .run = m.run, .number = m.number, .shard_count = m.shard_count};
     tb_random_bytes(&q.fresh_uid, sizeof q.fresh_uid);
     struct tb_version_key key;
+    char quota[TB_TEXT_BYTES_MAX + 1] = "";
+    if (status == TB_OK) status = tb_quota_open(d, &m.model, &m.run, m.number, quota);
     if (status == TB_OK) status = tb_catalog_version_open(d->catalog, tb_clock_now(), &q, &key);
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
@@ -157,7 +160,8 @@ enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct 
         if (status == TB_NOT_FOUND)
             snprintf(why, sizeof why, "this gateway does not know that run of %s: open the run again",
                      m.model.text);
-        tb_worker_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
+        const char *table = quota[0] != '\0' ? quota : tb_catalog_full(d->catalog);
+        tb_worker_reply(s, frame->request, status, full ? table : why);
         return TB_OK;
     }
     const struct tb_held_reply reply = {

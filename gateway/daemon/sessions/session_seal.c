@@ -20,6 +20,7 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/links/publisher_words.h"
+#include "gateway/daemon/models/quota.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_seal.h"
@@ -249,6 +250,10 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         tb_shard_files_new(&seal->manifest, &s->name, seal->m.blobs.count > 0 ? seal->m.blobs.bytes : NULL);
     if (seal->files == NULL) return TB_SITE_NOMEM;
     status = check_files(seal);
+    if (status != TB_OK) return status;
+    const struct tb_copy *copy = seal->copy;
+    const bool known = copy->region != NULL && tb_arena_place_ready(copy->region, seal->m.shard);
+    if (!known) status = tb_quota_grow(d, &view.key, seal->manifest.bytes, seal->why);
     if (status != TB_OK) return status;
     status = seal_reserve(s, seal);
     if (status != TB_OK) return status;

@@ -99,17 +99,17 @@ static void each_site_has_a_place_for_all_that_is_kept(void **state)
     crowd_end(&w);
 }
 
-/* One that keeps 2 has room for 1,024: sixteen such sites. Where every version is to cross, none of
- * them can be done without. */
+/* One that keeps 2 has room for 1,024, and 2,048 of patterns: 48 such sites. Where every version is
+ * to cross, none of them can be done without. */
 static void what_has_no_place_is_told_of_once(void **state)
 {
     struct crowd w;
     (void)state;
     crowd_begin(&w, "{policy: {home: west, policy: every}}");
     struct tb_daemon *d = w.home.d;
-    for (uint32_t site = 0; site < 16; site++)
+    for (uint32_t site = 0; site < 48; site++)
         CHECK_OK(site_says(&w, site));
-    CHECK_STATUS(site_says(&w, 16), TB_SITE_NOMEM);
+    CHECK_STATUS(site_says(&w, 48), TB_SITE_NOMEM);
     const struct tb_version_key key = version_of(1);
     struct tb_copy *copy = tb_copy_get(d, &key);
     assert_non_null(copy);

@@ -1,0 +1,90 @@
+/* model_wake.c - see model_wake.h. It calls no room that could call it: answers of the store, and
+ * rows that are given back, are model_life.c's. */
+#include "gateway/daemon/models/model_wake.h"
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "base/limits/share_table.h"
+#include "gateway/config/model_rules.h"
+#include "gateway/daemon/daemon.h"
+#include "gateway/daemon/models/model_table.h"
+#include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/sessions/session_shares.h"
+
+/* From so many rows of the table, or of a share, on one is given back for each that comes. */
+#define SCARCE(of) ((of) / 4 * 3)
+
+/* False: there is no place in the queue; the tick asks again. */
+void tb_model_ask(struct tb_daemon *d, uint32_t row)
+{
+    struct tb_model_row *r = &d->models.rows[row];
+    TB_ASSERT(r->life == TB_MODEL_READING && r->store != NULL);
+    r->store->dropped = false;
+    r->asked = tb_persist_model(d, r->store);
+}
+
+/* The rule of base/limits/share_table.h: a quarter at most, and the last one is for publishers and
+ * peers. */
+static bool share_room(const struct tb_daemon *d, const struct tb_model_user *user)
+{
+    const uint64_t used = d->models.awake.used;
+    if (user->owner == TB_SHARE_OURS) return true;
+    if (used >= TB_CONFIG_AWAKE_MAX / 4 * 3 && used < TB_CONFIG_AWAKE_MAX && !user->preferred) return false;
+    return tb_model_rows_of(d, user->owner) < TB_CONFIG_AWAKE_MAX / 4;
+}
+
+static uint32_t row_for(struct tb_daemon *d, const struct tb_name *name, const struct tb_model_user *user)
+{
+    struct tb_gauge *g = &d->models.awake;
+    const bool full = g->used == TB_CONFIG_AWAKE_MAX, room = !full && share_room(d, user);
+    d->models.scarce = d->models.scarce || !room || g->used >= SCARCE(TB_CONFIG_AWAKE_MAX) ||
+                       tb_model_rows_of(d, user->owner) >= SCARCE(TB_CONFIG_AWAKE_MAX / 4);
+    d->models.scarce_for = g->used >= SCARCE(TB_CONFIG_AWAKE_MAX) ? TB_SHARE_OURS : user->owner;
+    g->refused += !room;
+    g->spent += !room && !full;
+    return room ? tb_model_row_new(d, name, user->owner) : TB_MODEL_NONE;
+}
+
+enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_name *name,
+                             const struct tb_model_user *user)
+{
+    uint32_t row = tb_model_row_of(d, name);
+    if (row != TB_MODEL_NONE) {
+        struct tb_model_row *r = &d->models.rows[row];
+        if (r->life == TB_MODEL_READING) return r->failed_at != 0 ? TB_SITE_STORE : TB_AGAIN;
+        r->used_at = tb_clock_now();
+        return TB_OK;
+    }
+    const struct tb_config_model *m = tb_config_model_for(d->config, name);
+    if (m == NULL || !m->is_pattern || m->left) return TB_NOT_FOUND;
+    row = row_for(d, name, user);
+    if (row == TB_MODEL_NONE) return TB_SITE_NOMEM;
+    struct tb_model_row *r = &d->models.rows[row];
+    r->store = tb_calloc(1, sizeof *r->store);
+    if (r->store == NULL) {
+        tb_model_row_free(d, row);
+        return TB_SITE_NOMEM;
+    }
+    r->store->name = *name;
+    r->used_at = tb_clock_now();
+    tb_model_ask(d, row);
+    tb_daemon_wake(d);
+    return TB_AGAIN;
+}
+
+/* P8: a home alone wakes its models, and only for a site that follows them from there. */
+void tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name *name)
+{
+    TB_ASSERT(peer < d->config->peer_count);
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_config_model *m = tb_config_model_for(d->config, name);
+    const struct tb_config_subscribe *s = tb_config_subscribe_for(d->config, name);
+    bool follows = false;
+    if (m == NULL || !m->is_pattern || m->left || s == NULL || !tb_name_equal(&m->home, &p->site)) return;
+    for (uint32_t i = 0; i < s->from_count; i++)
+        follows = follows || tb_name_equal(&s->from[i], &p->site);
+    if (!follows) return;
+    const struct tb_identity gateway = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    const struct tb_model_user user = {tb_session_owner(&gateway), true};
+    if (tb_model_wake(d, name, &user) != TB_OK) return; /* the peer says it again */
+}
