@@ -271,6 +271,41 @@ static void an_end_in_the_middle_of_a_question(void **state)
     home_free(&h);
 }
 
+/* ---- doubt ---- */
+
+static bool doubted(struct tb_store *store, const char *model)
+{
+    static struct tb_store_model m;
+    m = (struct tb_store_model){.name = name_of(model)};
+    CHECK_OK(tb_store_model(store, &m));
+    return m.doubted;
+}
+
+/* P2: a copy of the store that was put back may lack runs of any model, also of one whose name it
+ * never had. Each is in doubt until a run of it was opened since. */
+static void a_store_that_was_put_back_doubts_each_name(void **state)
+{
+    struct home h;
+    char path[SCRATCH_BYTES + 32], error[256] = "";
+    struct tb_store *store = NULL;
+    const struct tb_disk_keys none = {.key = NULL};
+    const struct tb_store_doubt all = {.doubted = true}, opened = {.model = name_of("lora-1")};
+    (void)state;
+    home_new_with(&h, PATTERN, false);
+    (void)snprintf(path, sizeof path, "%s/store", h.dir);
+    CHECK_OK(tb_store_open(path, &none, &store, error));
+    assert_false(doubted(store, "lora-1"));
+    CHECK_OK(tb_store_doubt(store, &all));
+    assert_true(doubted(store, "lora-1") && doubted(store, "lora-2"));
+    CHECK_OK(tb_store_doubt(store, &opened));
+    assert_false(doubted(store, "lora-1"));
+    assert_true(doubted(store, "lora-2"));
+    CHECK_OK(tb_store_doubt(store, &all));
+    assert_true(doubted(store, "lora-1"));
+    tb_store_close(store);
+    home_free(&h);
+}
+
 /* ---- quota ---- */
 
 static void a_quota_is_of_all_models_of_the_pattern(void **state)
@@ -377,6 +412,7 @@ int main(void)
         cmocka_unit_test(ten_thousand_models_are_rows_on_a_disk),
         cmocka_unit_test(a_party_has_a_quarter_of_the_table),
         cmocka_unit_test(an_end_in_the_middle_of_a_question),
+        cmocka_unit_test(a_store_that_was_put_back_doubts_each_name),
         cmocka_unit_test(a_quota_is_of_all_models_of_the_pattern),
         cmocka_unit_test(a_pattern_comes_changes_and_goes_live),
     };
