@@ -6,6 +6,7 @@ if(CMAKE_BUILD_TYPE MATCHES "^(Debug|RelWithDebInfo)$")
   set(TB_CHECK_TURNS_DEFAULT ON)
 endif()
 option(TB_CHECK_TURNS "Tables are checked each turn, and not only once a second" ${TB_CHECK_TURNS_DEFAULT})
+option(TB_ASSERTS_TIMED "Asserts take their own time, for bench/asserts; nobody ships that" OFF)
 option(TB_FUZZ "Build the fuzz targets (clang only)" OFF)
 set(TB_LINKER "" CACHE STRING "Name for -fuse-ld=, used where there is such a linker (presets for tests: hundreds of programs)")
 set(TB_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined")
@@ -85,6 +86,9 @@ target_compile_options(tb_flags INTERFACE
   -Wundef -Wvla -Wimplicit-fallthrough -fno-common -fno-strict-aliasing
   $<$<BOOL:${TB_WERROR}>:-Werror>)
 target_include_directories(tb_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+if(TB_ASSERTS_TIMED) # tb_base has the other half
+  target_compile_options(tb_flags INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/bench/assert_times.h")
+endif()
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)   # cores and shells go into libtombolo.so as well
 set(CMAKE_C_VISIBILITY_PRESET hidden)

@@ -422,5 +422,5 @@ void tb_catalog_check_tick(struct tb_catalog *c)
 {
     if (tb_time_since(c->checked_at, c->now) < CHECK_EVERY) return;
     c->checked_at = c->now;
-    tb_catalog_check(c);
+    TB_CHECK(tb_catalog_check(c));
 }

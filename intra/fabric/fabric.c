@@ -45,7 +45,7 @@ static void turn_ended(struct tb_fabric *f)
     const tb_time_ns now = TB_CHECK_TURNS ? 0 : tb_clock_now();
     if (!TB_CHECK_TURNS && tb_time_since(f->checked_at, now) < CHECK_EVERY) return;
     f->checked_at = now;
-    tb_fabric_check(f);
+    TB_CHECK(tb_fabric_check(f));
 }
 
 static void on_posted(uv_async_t *async)

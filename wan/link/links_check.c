@@ -1,6 +1,7 @@
 /* links_check.c - when the tables of the links are checked. */
 #include "wan/link/links_check.h"
 
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 
@@ -25,5 +26,5 @@ void tb_links_check(struct tb_links *ls, tb_time_ns now)
     const bool due = tb_time_since(ls->checked_at, now) >= CHECK_EVERY;
     if (!small && !due) return;
     if (due) ls->checked_at = now;
-    check_all(ls, small);
+    TB_CHECK(check_all(ls, small));
 }

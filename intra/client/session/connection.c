@@ -194,7 +194,7 @@ static void on_tick(uv_timer_t *timer)
     tb_stagings_progress(c->session);
     tb_registrations_look(c->session);
     if (c->greeted) send_posted(c);
-    tb_session_check(c->session);
+    TB_CHECK(tb_session_check(c->session));
     unlock(c);
 }
 
