@@ -106,6 +106,7 @@ void tb_read_name(struct tb_reader *r, struct tb_name *name_out)
     const uint16_t count = tb_read_u16(r);
     const uint8_t *p = tb_read_span(r, count);
     if (p != NULL && name_set(name_out, (const char *)p, count) != TB_OK) r->bad = true;
+    TB_ASSERT(r->bad || name_out->text[0] != '\0');
 }
 
 void tb_write_name(struct tb_writer *w, const struct tb_name *name)
@@ -167,6 +168,7 @@ enum tb_status tb_identity_parse(const char *text, struct tb_identity *identity_
         const enum tb_status status = uri_parse(text + sizeof scheme - 1, &identity);
         if (status != TB_OK) return status;
     }
+    TB_ASSERT(identity.kind != TB_IDENTITY_NONE);
     *identity_out = identity;
     return TB_OK;
 }
@@ -187,6 +189,7 @@ static void put_uid(char *to, uint32_t uid)
         *--at = (char)('0' + uid % 10);
         uid /= 10;
     } while (uid > 0);
+    TB_ASSERT(at >= digits);
     put(to, at);
 }
 

@@ -55,6 +55,7 @@ bool tb_network_parse(const char *text, struct tb_network *network_out)
     memcpy(rest, n.bytes, n.bits / 8);
     if (n.bits % 8 != 0) rest[n.bits / 8] = (uint8_t)(n.bytes[n.bits / 8] & (0xff00u >> n.bits % 8));
     if (memcmp(rest, n.bytes, sizeof rest) != 0) return false;
+    TB_ASSERT(n.bits <= 128 && (!is_v4 || n.bits >= 96));
     *network_out = n;
     return true;
 }

@@ -142,6 +142,7 @@ static size_t zstd_encode_on_base(struct tb_codec *codec, const struct tb_codec_
                                   struct tb_codec_room room)
 {
     const struct tb_delta d = {codec->vector, tb_dtype_element_bytes(in->dtype)};
+    TB_ASSERT(in->base != NULL && room.cap > 0);
     uint8_t *bytes = room.bytes;
     if (in->count == 0 || !tb_delta_width_valid(d.width)) return 0;
     if (ZSTD_isError(ZSTD_CCtx_reset(codec->compress, ZSTD_reset_session_only))) return 0;
@@ -202,6 +203,7 @@ static enum tb_status planes_decode(struct tb_codec *codec, const struct tb_code
 static size_t sparse_encode(struct tb_codec *codec, const struct tb_codec_input *in,
                             struct tb_codec_room room)
 {
+    TB_ASSERT(in->base != NULL);
     const struct tb_sparse_means means = {codec->scratch.sparse, codec->vector};
     const struct tb_sparse_input input = {.base = in->base,
                                           .bytes = in->bytes,
@@ -262,6 +264,7 @@ static bool is_whole(const struct tb_codec_coded *part)
     struct tb_reader r;
     const uint8_t *bytes;
     size_t count;
+    TB_ASSERT(tb_codec_deltas(part) > 0);
     if (part->form.id == TB_CODEC_SPARSE) return true;
     tb_reader_init(&r, part->bytes, part->count);
     for (unsigned left = tb_read_u8(&r); left > 0; left--)
@@ -302,6 +305,7 @@ static enum tb_status chained_decode(struct tb_codec *codec, const struct tb_cod
 {
     struct tb_reader r;
     struct tb_codec_output to = *out;
+    TB_ASSERT(coded->form.id == TB_CODEC_CHAINED && out->base != NULL);
     tb_reader_init(&r, coded->bytes, coded->count);
     const unsigned deltas = tb_read_u8(&r);
     if (r.bad || deltas == 0 || deltas > TB_CODEC_CHAINED_MAX) return TB_CHUNK_CODEC;
@@ -354,6 +358,7 @@ enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form want
 
 static enum tb_status raw_decode(const struct tb_codec_coded *coded, const struct tb_codec_output *out)
 {
+    TB_ASSERT(coded->form.id == TB_CODEC_RAW && !coded->form.on_base);
     if (coded->count != out->count) return TB_CHUNK_CODEC;
     if (out->count > 0) memcpy(out->bytes, coded->bytes, out->count);
     return TB_OK;

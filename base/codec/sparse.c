@@ -267,6 +267,7 @@ static void odd_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writ
 static uint32_t amounts_take(const struct tb_sparse_kernels *kernels, const struct tb_sparse_amounts *amounts,
                              size_t first, struct odd *odd)
 {
+    TB_ASSERT(odd->behind_last <= first); /* gaps have no sign */
     const struct tb_sparse_signs signs = kernels->signs(amounts);
     const uint32_t mask = (uint32_t)tb_bits_mask(8 * amounts->width);
     for (uint32_t left = signs.odd; left != 0; left &= left - 1) {
@@ -498,6 +499,7 @@ static unsigned bounds_choose(const uint32_t *by_key, size_t seen, unsigned clas
 static unsigned bounds_sample(const struct tb_sparse_input *in, const struct tb_sparse_kernels *kernels,
                               enum tb_sparse_kind kind, uint8_t *bounds_out)
 {
+    TB_ASSERT(in->classes_max >= 1 && in->classes_max <= TB_SPARSE_CLASSES_MAX);
     if (in->classes_max == 1 || kind == TB_SPARSE_BYTES) return 1;
     uint32_t by_key[256] = {0};
     const size_t seen = changes_sample(in, kind_width(kind), kernels, kind, by_key);

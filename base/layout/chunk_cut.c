@@ -14,6 +14,7 @@ uint64_t tb_cut_target_bytes(uint64_t tensor_bytes)
     uint64_t target = TB_CHUNK_BYTES_MIN;
     while (target < TB_CHUNK_BYTES_MAX && target * 2 <= tensor_bytes / 4096)
         target *= 2;
+    TB_ASSERT(target >= TB_CHUNK_BYTES_MIN && target <= TB_CHUNK_BYTES_MAX);
     return target;
 }
 
@@ -45,6 +46,7 @@ static void close_group(struct cutter *c)
  * blobs, at most 2^37. */
 static uint64_t piece_start(uint64_t i, uint64_t bytes, uint64_t n)
 {
+    TB_ASSERT(i <= n && n > 0);
     if (i == n) return bytes;
     const uint64_t start = i * bytes / n;
     return start - start % PIECE_ALIGN;

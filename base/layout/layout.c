@@ -266,6 +266,7 @@ static void merge(const struct order *o, uint32_t low, uint32_t mid, uint32_t hi
 
 static void sort(const struct order *o)
 {
+    TB_ASSERT(o->count <= TB_TENSORS_MAX); /* places are 32 bits */
     for (uint32_t i = 0; i < o->count; i++)
         o->indexes[i] = i;
     for (uint64_t width = 1; width < o->count; width *= 2) {
@@ -361,6 +362,7 @@ static enum tb_status place_tensors(struct tb_tensor *tensors, uint32_t count, u
         at += tensors[i].bytes; /* each is at most 2^44, so no sum that passes the check below has wrapped */
         if (at > TB_SHARD_BYTES_MAX) return TB_TOO_LARGE;
     }
+    TB_ASSERT(count == 0 || tensors[count - 1].offset + tensors[count - 1].bytes == at);
     *bytes_out = at;
     return TB_OK;
 }
@@ -382,6 +384,7 @@ static bool others_count(const struct tb_tensor *tensors, uint32_t count, bool *
 
 static void tensor_encode(const struct tb_tensor *t, struct tb_writer *w)
 {
+    TB_ASSERT(t->rank <= TB_RANK_MAX && (t->dtype != TB_DTYPE_OTHER || t->other.bits > 0));
     tb_write_u8(w, (uint8_t)t->dtype);
     tb_write_u8(w, (uint8_t)(t->rank | (t->part != 0 ? PART_FLAG : 0)));
     if (t->part != 0) tb_write_u16(w, t->part);
@@ -709,6 +712,7 @@ enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void 
     if (!names_unique(b.tensors, layout.tensor_count, b.indexes, b.scratch)) return TB_PEER_GARBLED;
     if (!others_count(b.tensors, layout.tensor_count, &layout.other_dtypes)) return TB_PEER_GARBLED;
     if (place_tensors(b.tensors, layout.tensor_count, &layout.bytes) != TB_OK) return TB_PEER_GARBLED;
+    TB_ASSERT(layout.bytes == s.bytes); /* which survey has bounded */
     layout.tensors = b.tensors;
     layout.id = tb_digest_of(encoded, encoded_bytes); /* what was decoded is what encode would write */
     *layout_out = layout;

@@ -90,6 +90,7 @@ static struct kept *find(struct tb_layouts *l, const struct tb_digest *id, const
 static void ref(struct tb_layouts *l, struct kept *k)
 {
     if (k->refs++ > 0) return;
+    TB_ASSERT(l->counts.idle > 0 && l->counts.idle_bytes >= k->bytes);
     TAILQ_REMOVE(&l->idle, k, idle);
     l->counts.idle--;
     l->counts.idle_bytes -= k->bytes;
@@ -140,6 +141,7 @@ static struct kept *take_known(struct tb_layouts *l, const struct tb_digest *id,
 /* Enters one that was made without the lock, and gives it or the one that came first. */
 static struct kept *enter(struct tb_layouts *l, struct kept *made)
 {
+    TB_ASSERT(made->refs == 0 && made->layout.encoded == made->encoded);
     pthread_mutex_lock(&l->lock);
     l->counts.taken_apart++;
     struct kept *k = find(l, &made->layout.id, made->encoded, made->layout.encoded_bytes);
@@ -174,6 +176,7 @@ static enum tb_status complete(struct kept *k, size_t encoded_bytes)
 {
     struct tb_layout *layout = &k->layout;
     const uint32_t count = tb_cut_count(layout, 0);
+    TB_ASSERT(k->cut == NULL && k->encoded != NULL);
     if (count > TB_CHUNKS_MAX) return TB_PEER_GARBLED;
     k->cut = tb_calloc((size_t)count + 1, sizeof *k->cut);
     if (k->cut == NULL) return TB_SITE_NOMEM;

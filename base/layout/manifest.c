@@ -196,6 +196,7 @@ static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blob
 static bool carve_digests(struct tb_carve *c, struct tb_manifest *m)
 {
     const size_t count = m->chunk_count, words = TB_BITMAP_WORDS(count);
+    TB_ASSERT(count <= TB_CHUNKS_MAX);
     m->digests = tb_carve_take(c, count * sizeof *m->digests);
     m->proofs = tb_carve_take(c, count * sizeof *m->proofs);
     m->proven = tb_carve_take(c, words * sizeof *m->proven);

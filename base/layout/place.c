@@ -97,6 +97,7 @@ void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_c
 
 void tb_place_looked(struct tb_place_look *look, enum tb_status status, const struct tb_digest *digest)
 {
+    TB_ASSERT(status != TB_OK || digest != NULL);
     struct tb_place *p = look->place;
     const bool believed = !look->came.foreign || tb_chunk_has_proof(p->manifest, look->chunk, &look->proof);
     if (status == TB_OK) {

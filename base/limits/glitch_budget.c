@@ -23,6 +23,7 @@ static void shut_out(struct tb_glitch_row *r, tb_time_ns now)
     const bool again = is_shut(r, now);
     r->shut_for = again ? 2 * r->shut_for : TB_GLITCH_FIRST;
     if (r->shut_for > TB_GLITCH_LAST) r->shut_for = TB_GLITCH_LAST;
+    TB_ASSERT(r->shut_for >= TB_GLITCH_FIRST);
     r->shut_until = tb_time_add(now, r->shut_for);
     memset(r->count, 0, sizeof r->count);
 }

@@ -71,6 +71,7 @@ bool tb_line_sum_due(struct tb_line_limits *l, tb_time_ns now, struct tb_line_su
         struct tb_line_row *r = &l->rows[i];
         if (r->keyed.key == 0 || r->suppressed == 0) continue;
         if (tb_time_since(r->told_at, now) < TB_LINE_TELL_EVERY) continue;
+        TB_ASSERT(r->event != NULL); /* a line was held back, so it was counted */
         *sum_out = (struct tb_line_sum){.event = r->event, .lines = r->suppressed};
         memcpy(sum_out->party, r->party, sizeof r->party);
         r->suppressed = 0;

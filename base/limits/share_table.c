@@ -68,6 +68,7 @@ void tb_share_take(struct tb_share_table *t, uint64_t owner)
 /* An owner that stands behind a place that came free moves up, so that it is still found. */
 static void close_gap(struct tb_share_table *t, uint32_t gap)
 {
+    TB_ASSERT((t->place_count & (t->place_count - 1)) == 0 && gap < t->place_count);
     const uint32_t mask = t->place_count - 1;
     for (uint32_t at = (gap + 1) & mask; t->places[at].used != 0; at = (at + 1) & mask) {
         const uint32_t home = home_of(t, t->places[at].owner);

@@ -216,6 +216,7 @@ static void deliver(struct tb_chan *c, bool readable, bool writable)
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct tb_chan *c = poll->data;
+    TB_ASSERT(c->state != DETACHED);
     if (status < 0) {
         /* libuv has stopped the poll. The socket knows what happened, and may still hold bytes
          * that came before it. */
@@ -405,6 +406,7 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
 
 enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, struct tb_chan **chan_out)
 {
+    TB_ASSERT(fd >= 0);
     struct tb_chan *c = NULL;
     const enum tb_status status = chan_new(options, fd, true, &c);
     if (status != TB_OK) {

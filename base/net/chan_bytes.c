@@ -120,6 +120,7 @@ static uint32_t take_fds(struct msghdr *m, int *fds, uint32_t cap)
         for (size_t i = 0; i < here && count < cap; i++)
             memcpy(&fds[count++], CMSG_DATA(head) + i * sizeof(int), sizeof(int));
     }
+    TB_ASSERT(count <= cap);
     return count;
 }
 

@@ -130,6 +130,7 @@ static bool open_at(struct tb_listener *l, const struct tb_address *at, unsigned
 {
     const int one = 1;
     l->at = *at;
+    TB_ASSERT(l->fd >= 0);
     if (at->any.sa_family != AF_UNIX && setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0)
         return false;
     if (!l->kept && !bind_at(l->fd, at)) return false;
@@ -186,6 +187,7 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events; /* accept says what is wrong */
     struct tb_listener *l = poll->data;
+    TB_ASSERT(l->fd >= 0);
     for (int i = 0; i < ACCEPTS_TURN && !l->closing; i++) {
         struct tb_address from;
         const int fd = accept_one(l, &from);

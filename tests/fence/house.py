@@ -17,6 +17,7 @@ EVERYWHERE = ("base", "wan", "intra", "gateway", "include", "sim", "bench", "tes
 PRODUCT = ("base", "wan", "intra", "gateway", "include")
 LIST = "tests/fence/circles"
 CIRCLE_MAX = 3
+OURS = r"TB_ASSERT(?:_UNLOCKED|_LOCKED)?"
 WIDTH = 100
 WORD = re.compile(r"[A-Za-z_]\w*")
 PROTOTYPE = re.compile(r"(?m)^(?!static\b|typedef\b|return\b)[A-Za-z_][\w\s*]*?\b\w+\s*\((?:[^(){};]|\([^()]*\))*\)\s*(?:[A-Z_]+(?:\([^)]*\))?\s*)?;")
@@ -85,7 +86,7 @@ def numbers(root, folders, words):
     codes = {name: c_text.code_of(text) for name, text in texts.items()}
     all_functions = [f for code in codes.values() for f in c_text.functions(code)]
     lines = [f.last - f.first + 1 for f in all_functions]
-    asserts = sum(len(re.findall(rf"\b(?:{words})\s*\(", code)) for code in codes.values())
+    asserts = sum(len(re.findall(rf"\b(?:{words})\s*\(", c_text.DIRECTIVE.sub("", code))) for code in codes.values())
     comments = [line for text in texts.values() for line in comment_lines(text)]
     circle_sizes = [len(c) for c in c_text.circles({n: c for n, c in codes.items() if n.endswith(".c")})]
     return {
@@ -104,7 +105,7 @@ def table(trees):
     for tree in trees:
         name, _, rest = tree.partition("=")
         path, _, words = rest.partition(":")
-        columns[name] = numbers(path, ["."], words or "assert") if rest else numbers(tree, PRODUCT, "TB_ASSERT")
+        columns[name] = numbers(path, ["."], words or "assert") if rest else numbers(tree, PRODUCT, OURS)
         columns[name if rest else "Tombolo"] = columns.pop(name)
     rows = list(next(iter(columns.values())))
     width = max(map(len, rows))
