@@ -163,16 +163,9 @@ INLINE void split_quads(const uint8_t *elements, uint8_t *hot, uint8_t *rest, si
     store(hot, byte_of_quads(quads, 24));
 }
 
-static void split(const uint8_t *elements, unsigned width, size_t groups, struct tb_planes_apart to)
+INLINE void split_bytes(const uint8_t *elements, uint8_t *hot)
 {
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 32) {
-        if (width == 1)
-            store(to.hot + i, rotated_bytes(load(elements + i)));
-        else if (width == 2)
-            split_pairs(elements + 2 * i, to.hot + i, to.rest + i);
-        else
-            split_quads(elements + 4 * i, to.hot + i, to.rest + i, to.stride);
-    }
+    store(hot, rotated_bytes(load(elements)));
 }
 
 INLINE __m256i unrotated_pairs(__m256i x)
@@ -216,17 +209,8 @@ INLINE void join_quads(const uint8_t *hot, const uint8_t *rest, size_t stride, u
     store(out + 96, _mm256_permute2x128_si256(c, d, 0x31));
 }
 
-static void join(struct tb_planes_apart from, unsigned width, size_t groups, uint8_t *out)
-{
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 32) {
-        if (width == 1)
-            join_bytes(from.hot + i, out + i);
-        else if (width == 2)
-            join_pairs(from.hot + i, from.rest + i, out + 2 * i);
-        else
-            join_quads(from.hot + i, from.rest + i, from.stride, out + 4 * i);
-    }
-}
+#define PLANES_STEP 32
+#include "base/codec/planes_by_width.h"
 
 INLINE __m256i fold_bytes(const uint8_t *bytes, const uint8_t *base)
 {

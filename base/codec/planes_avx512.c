@@ -110,18 +110,6 @@ INLINE void split_quads(const uint8_t *elements, uint8_t *hot, uint8_t *rest, si
     }
 }
 
-static void split(const uint8_t *elements, unsigned width, size_t groups, struct tb_planes_apart to)
-{
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 64) {
-        if (width == 1)
-            split_bytes(elements + i, to.hot + i);
-        else if (width == 2)
-            split_pairs(elements + 2 * i, to.hot + i, to.rest + i);
-        else
-            split_quads(elements + 4 * i, to.hot + i, to.rest + i, to.stride);
-    }
-}
-
 INLINE void join_bytes(const uint8_t *hot, uint8_t *out)
 {
     const __m512i x = load(hot);
@@ -153,17 +141,8 @@ INLINE void join_quads(const uint8_t *hot, const uint8_t *rest, size_t stride, u
     }
 }
 
-static void join(struct tb_planes_apart from, unsigned width, size_t groups, uint8_t *out)
-{
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 64) {
-        if (width == 1)
-            join_bytes(from.hot + i, out + i);
-        else if (width == 2)
-            join_pairs(from.hot + i, from.rest + i, out + 2 * i);
-        else
-            join_quads(from.hot + i, from.rest + i, from.stride, out + 4 * i);
-    }
-}
+#define PLANES_STEP 64
+#include "base/codec/planes_by_width.h"
 
 INLINE void fold_bytes(const uint8_t *bytes, const uint8_t *base, uint8_t *hot)
 {

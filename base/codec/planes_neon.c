@@ -78,17 +78,10 @@ INLINE void split_quads(const uint8_t *elements, uint8_t *hot, uint8_t *rest, si
         vst1q_u8(rest + k * stride, rotated(byte.val[k], byte.val[k == 0 ? 3 : k - 1]));
 }
 
-static void split(const uint8_t *elements, unsigned width, size_t groups, struct tb_planes_apart to)
+INLINE void split_bytes(const uint8_t *elements, uint8_t *hot)
 {
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 16) {
-        if (width == 1) {
-            const uint8x16_t x = vld1q_u8(elements + i);
-            vst1q_u8(to.hot + i, rotated(x, x));
-        } else if (width == 2)
-            split_pairs(elements + 2 * i, to.hot + i, to.rest + i);
-        else
-            split_quads(elements + 4 * i, to.hot + i, to.rest + i, to.stride);
-    }
+    const uint8x16_t x = vld1q_u8(elements);
+    vst1q_u8(hot, rotated(x, x));
 }
 
 /* A byte of elements rotated back, where `above` is the byte over it. */
@@ -112,18 +105,14 @@ INLINE void join_quads(const uint8_t *hot, const uint8_t *rest, size_t stride, u
     vst4q_u8(out, byte);
 }
 
-static void join(struct tb_planes_apart from, unsigned width, size_t groups, uint8_t *out)
+INLINE void join_bytes(const uint8_t *hot, uint8_t *out)
 {
-    for (size_t i = 0; i < TB_CASCADE_GROUP * groups; i += 16) {
-        if (width == 1) {
-            const uint8x16_t x = vld1q_u8(from.hot + i);
-            vst1q_u8(out + i, unrotated(x, x));
-        } else if (width == 2)
-            join_pairs(from.hot + i, from.rest + i, out + 2 * i);
-        else
-            join_quads(from.hot + i, from.rest + i, from.stride, out + 4 * i);
-    }
+    const uint8x16_t x = vld1q_u8(hot);
+    vst1q_u8(out, unrotated(x, x));
 }
+
+#define PLANES_STEP 16
+#include "base/codec/planes_by_width.h"
 
 INLINE uint8x16_t fold_bytes(const uint8_t *bytes, const uint8_t *base)
 {

@@ -95,15 +95,7 @@ INLINE void changed_width(struct tb_sparse_pair pair, unsigned width, size_t wor
     }
 }
 
-static void changed(struct tb_sparse_pair pair, size_t words, uint64_t *out)
-{
-    if (pair.width == 1)
-        changed_width(pair, 1, words, out);
-    else if (pair.width == 2)
-        changed_width(pair, 2, words, out);
-    else
-        changed_width(pair, 4, words, out);
-}
+#include "base/codec/sparse_by_width.h"
 
 static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, uint8_t *out)
 {
