@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/allocate.h"
+#include "base/assert.h"
 #include "base/system_calls.h"
 
 char *tb_list_file_read(const char *path, size_t bytes_max, size_t *bytes_out, char error_out[256])
@@ -46,7 +46,7 @@ uint32_t tb_list_lines(const char *text, size_t bytes)
     return lines;
 }
 
-size_t tb_list_line_bytes(const char *text, size_t bytes)
+static size_t line_bytes(const char *text, size_t bytes)
 {
     const char *end = memchr(text, '\n', bytes);
     return end != NULL ? (size_t)(end - text) : bytes;
@@ -68,4 +68,33 @@ size_t tb_list_word(const char *line, size_t bytes, struct tb_list_word *word_ou
     const bool remark = from < bytes && line[from] == '#';
     *word_out = (struct tb_list_word){line + from, remark ? 0 : to - from};
     return to;
+}
+
+bool tb_list_next(struct tb_list_walk *w)
+{
+    struct tb_list_word first;
+    while (w->at < w->bytes) {
+        w->row = w->text + w->at;
+        w->row_bytes = line_bytes(w->row, w->bytes - w->at);
+        w->at += w->row_bytes + 1;
+        w->line++;
+        (void)tb_list_word(w->row, w->row_bytes, &first);
+        if (first.bytes > 0) return true;
+    }
+    return false;
+}
+
+enum tb_status tb_list_refused(const struct tb_list_kind *kind, const char *path, enum tb_status status,
+                               uint32_t line, char error_out[256])
+{
+    TB_ASSERT(status == TB_BAD_FILE || status == TB_TOO_LARGE || status == TB_SITE_NOMEM);
+    if (status == TB_SITE_NOMEM) {
+        (void)snprintf(error_out, 256, "%.150s: no memory", path);
+        return status;
+    }
+    if (status == TB_TOO_LARGE)
+        (void)snprintf(error_out, 256, "%.150s: has over %u %s", path, kind->rows_max, kind->rows);
+    else
+        (void)snprintf(error_out, 256, "%.120s:%u: is not %s", path, line, kind->row);
+    return TB_SITE_CONFIG;
 }

@@ -143,13 +143,10 @@ enum tb_status tb_revoked_parse(const char *text, size_t bytes, struct tb_revoke
     struct tb_revoked *r = tb_calloc(1, sizeof *r + room * sizeof r->entries[0]);
     if (r == NULL) return TB_SITE_NOMEM;
     enum tb_status status = TB_OK;
-    for (size_t at = 0; status == TB_OK && at < bytes;) {
-        const size_t line = tb_list_line_bytes(text + at, bytes - at);
+    struct tb_list_walk w = {.text = text, .bytes = bytes};
+    while (status == TB_OK && tb_list_next(&w)) {
         struct tb_list_word word;
-        (void)tb_list_word(text + at, line, &word);
-        ++*line_out;
-        at += line + 1;
-        if (word.bytes == 0) continue;
+        (void)tb_list_word(w.row, w.row_bytes, &word);
         if (r->count == room)
             status = TB_TOO_LARGE;
         else if (tb_revoked_entry_parse(word.text, word.bytes, &r->entries[r->count]) != TB_OK)
@@ -157,6 +154,7 @@ enum tb_status tb_revoked_parse(const char *text, size_t bytes, struct tb_revoke
         else
             r->count++;
     }
+    *line_out = w.line;
     if (status != TB_OK) {
         tb_free(r);
         return status;

@@ -24,21 +24,16 @@ __attribute__((format(printf, 2, 3))) static enum tb_status say(char error_out[2
 
 enum tb_status tb_revoked_read(const char *path, struct tb_revoked **revoked_out, char error_out[256])
 {
+    static const struct tb_list_kind kind = {
+        "sha256:HEX, serial:HEX, tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME", "entries",
+        TB_REVOKED_MAX};
     size_t bytes = 0;
     uint32_t line = 0;
     char *text = tb_list_file_read(path, TB_REVOKED_BYTES_MAX, &bytes, error_out);
     if (text == NULL) return TB_SITE_CONFIG;
-    enum tb_status status = tb_revoked_parse(text, bytes, revoked_out, &line);
+    const enum tb_status status = tb_revoked_parse(text, bytes, revoked_out, &line);
     tb_free(text);
-    if (status == TB_OK) return TB_OK;
-    if (status == TB_BAD_FILE)
-        return say(error_out,
-                   "%.120s:%u: is not sha256:HEX, serial:HEX, tombolo://SITE/GATEWAY or "
-                   "tombolo://SITE/worker/NAME",
-                   path, line);
-    if (status == TB_TOO_LARGE) return say(error_out, "%.150s: has over %u entries", path, TB_REVOKED_MAX);
-    (void)say(error_out, "%.150s: no memory", path);
-    return status;
+    return status == TB_OK ? TB_OK : tb_list_refused(&kind, path, status, line, error_out);
 }
 
 /* One line, in one write: two commands at once lose none, and the gateway reads it whole. */

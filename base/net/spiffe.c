@@ -127,21 +127,16 @@ enum tb_status tb_spiffe_parse(const char *text, size_t bytes, struct tb_spiffe 
     struct tb_spiffe *list = tb_calloc(1, sizeof *list + room * sizeof list->lines[0]);
     if (list == NULL) return TB_SITE_NOMEM;
     enum tb_status status = TB_OK;
-    for (size_t at = 0; status == TB_OK && at < bytes;) {
-        const size_t line = tb_list_line_bytes(text + at, bytes - at);
-        struct tb_list_word first;
-        const char *said = text + at;
-        ++*line_out;
-        at += line + 1;
-        (void)tb_list_word(said, line, &first);
-        if (first.bytes == 0) continue;
+    struct tb_list_walk w = {.text = text, .bytes = bytes};
+    while (status == TB_OK && tb_list_next(&w)) {
         if (list->count == room)
             status = TB_TOO_LARGE;
-        else if (!line_parse(said, line, &list->lines[list->count]))
+        else if (!line_parse(w.row, w.row_bytes, &list->lines[list->count]))
             status = TB_BAD_FILE;
         else
             list->count++;
     }
+    *line_out = w.line;
     if (status != TB_OK) {
         tb_free(list);
         return status;
@@ -153,25 +148,16 @@ enum tb_status tb_spiffe_parse(const char *text, size_t bytes, struct tb_spiffe 
 
 enum tb_status tb_spiffe_read(const char *path, struct tb_spiffe **list_out, char error_out[256])
 {
+    static const struct tb_list_kind kind = {
+        "spiffe://DOMAIN/PATH and an identity tombolo://SITE/..., with a * at the end of both or of none",
+        "lines", TB_SPIFFE_MAX};
     size_t bytes = 0;
     uint32_t line = 0;
     char *text = tb_list_file_read(path, TB_SPIFFE_FILE_MAX, &bytes, error_out);
     if (text == NULL) return TB_SITE_CONFIG;
     const enum tb_status status = tb_spiffe_parse(text, bytes, list_out, &line);
     tb_free(text);
-    if (status == TB_OK) return TB_OK;
-    if (status == TB_SITE_NOMEM) {
-        (void)snprintf(error_out, 256, "%.150s: no memory", path);
-        return status;
-    }
-    if (status == TB_TOO_LARGE)
-        (void)snprintf(error_out, 256, "%.150s: has over %u lines", path, TB_SPIFFE_MAX);
-    else
-        (void)snprintf(error_out, 256,
-                       "%.120s:%u: is not spiffe://DOMAIN/PATH and an identity tombolo://SITE/..., with a "
-                       "* at the end of both or of none",
-                       path, line);
-    return TB_SITE_CONFIG;
+    return status == TB_OK ? TB_OK : tb_list_refused(&kind, path, status, line, error_out);
 }
 
 void tb_spiffe_free(struct tb_spiffe *list)
