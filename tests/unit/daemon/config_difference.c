@@ -7,16 +7,11 @@
  * Covers: gateway/config/config_value.c gateway/config/config_named.c */
 #include "gateway/config/config_difference.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "gateway/config/config_value.h"
-#include "tests/unit/check.h"
+#include "tests/unit/daemon/config_text.h"
 
 /* One of each scope; each list has an item. */
 static const char base[] =
@@ -27,13 +22,6 @@ static const char base[] =
     "models: {policy: {home: east, read: [\"unix:*\"]}, own: {home: west, publish: [\"unix:1\"]}}\n"
     "subscribe: [{model: policy, from: [east]}]\n";
 
-static struct tb_config *parse(const char *text)
-{
-    struct tb_config *config = NULL;
-    CHECK_OK(tb_config_parse("w.yaml", text, strlen(text), NULL, NULL, &config));
-    return config;
-}
-
 /* `base` with a text of it replaced. */
 static struct tb_config *with(const char *old, const char *new)
 {
@@ -41,7 +29,7 @@ static struct tb_config *with(const char *old, const char *new)
     const char *at = strstr(base, old);
     assert_non_null(at);
     (void)snprintf(text, sizeof text, "%.*s%s%s", (int)(at - base), base, new, at + strlen(old));
-    return parse(text);
+    return config_of(text);
 }
 
 static void *instance(struct tb_config *c, enum config_scope scope)
@@ -110,7 +98,7 @@ static void change_value(const struct config_key *key, void *base_of)
 
 static struct tb_config *with_key(const struct config_key *key)
 {
-    struct tb_config *c = parse(base);
+    struct tb_config *c = config_of(base);
     change_value(key, instance(c, key->scope));
     return c;
 }
@@ -165,7 +153,7 @@ static void each_key_is_found_and_taken_as_its_row_says(void **state)
         const struct config_key *key = &config_keys[i];
         char name[256];
         if (key->scope == CONFIG_SUBSCRIBE && strcmp(key->path, "model") == 0) continue; /* its name */
-        struct tb_config *was = parse(base), *is = with_key(key);
+        struct tb_config *was = config_of(base), *is = with_key(key);
         struct tb_config_difference d;
         CHECK_OK(tb_config_differ(was, is, NULL, &d));
         (void)snprintf(name, sizeof name, "%s%s", name_of(key->scope), key->path);
@@ -235,7 +223,7 @@ static struct tb_config *taken(const struct tb_config *was, const struct tb_conf
 static void peers_and_models_keep_their_rows(void **state)
 {
     (void)state;
-    struct tb_config *all = parse(base);
+    struct tb_config *all = config_of(base);
     struct tb_config *fewer = with("peers: {east: {address: \"gw.east:7400\", rate: 200Mbit, schedule: "
                                    "[\"08:00-18:00 50Mbit\"], speaks_for: [far]}, north",
                                    "peers: {east: {address: \"x:1\"}, south: {address: \"y:1\"}, north");
@@ -280,7 +268,7 @@ static bool no_model(void *user, const struct tb_name *model)
 static enum tb_config_effect effect_in(const struct tb_config_reach *reach, const char *old, const char *new,
                                        const char *key)
 {
-    struct tb_config *was = parse(base), *is = with(old, new);
+    struct tb_config *was = config_of(base), *is = with(old, new);
     struct tb_config_difference d;
     enum tb_config_effect effect = TB_CONFIG_UNSAID;
     CHECK_OK(tb_config_differ(was, is, reach, &d));
@@ -297,7 +285,7 @@ static void what_cannot_be_reached_needs_a_restart(void **state)
 {
     (void)state;
     struct tb_bounds bounds;
-    struct tb_config *was = parse(base);
+    struct tb_config *was = config_of(base);
     bounds = tb_bounds_of(was);
     tb_config_free(was);
     const struct tb_config_reach all = {.links = true, .peers = 1, .models = 1, .bounds = &bounds};
@@ -356,7 +344,7 @@ static void what_belongs_together_is_taken_together(void **state)
 static void another_home_waits_for_a_start(void **state)
 {
     (void)state;
-    struct tb_config *all = parse(base), *less = with(", own: {home: west, publish: [\"unix:1\"]}", "");
+    struct tb_config *all = config_of(base), *less = with(", own: {home: west, publish: [\"unix:1\"]}", "");
     struct tb_config *moved = with("own: {home: west", "own: {home: east");
     struct tb_config *left = taken(all, less);
     struct tb_config_difference d;

@@ -4,17 +4,12 @@
  * Covers: gateway/config/config_write.c gateway/config/config_man.c */
 #include "gateway/config/config_difference.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "tests/unit/check.h"
+#include "tests/unit/daemon/config_text.h"
 #include "tests/unit/scratch.h"
 
 static const char full[] =
@@ -27,13 +22,6 @@ static const char full[] =
     "models: {policy: {home: east, policy: every, read: [\"unix:*\", \"tombolo://east/*\"]}, own: {home: "
     "west.1}}\n"
     "subscribe: [{model: policy, from: [east.1]}]\n";
-
-static struct tb_config *parse(const char *text)
-{
-    struct tb_config *config = NULL;
-    CHECK_OK(tb_config_parse("w.yaml", text, strlen(text), NULL, NULL, &config));
-    return config;
-}
 
 static char *written(const struct tb_config *config, const char *file, bool effective)
 {
@@ -50,7 +38,7 @@ static void what_is_written_says_the_same(void **state)
     (void)state;
     static const char *const files[] = {full, "site: a\narena: {bytes: 8MiB}\n"};
     for (size_t i = 0; i < 2; i++) {
-        struct tb_config *config = parse(files[i]), *again = NULL;
+        struct tb_config *config = config_of(files[i]), *again = NULL;
         struct tb_config_difference d;
         char *text = written(config, NULL, true);
         CHECK_OK(tb_config_parse_running(text, strlen(text), NULL, NULL, &again));
