@@ -154,7 +154,7 @@ struct tb_daemon {
     bool verifier_runs;
     bool verifier_digests; /* arena.reverify */
     _Atomic bool verifier_stop;
-    struct tb_asked asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
+    struct tb_asked_look asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
     uint32_t asked_next;
     int64_t sweep_bytes;     /* that may be digested now */
     tb_time_ns sweep_at;     /* it was reckoned */

@@ -23,12 +23,12 @@ TB_DEVICE uint32_t tb_block_before(const struct tb_block *b, uint32_t *sums, uin
     return before;
 }
 
-struct tb_share { /* the items of one thread, one behind the other */
+struct tb_thread_part { /* the items of one thread, one behind the other */
     uint32_t first, end;
 };
-TB_DEVICE struct tb_share tb_share_of(const struct tb_block *b, uint32_t count)
+TB_DEVICE struct tb_thread_part tb_thread_part_of(const struct tb_block *b, uint32_t count)
 {
-    struct tb_share s;
+    struct tb_thread_part s;
     s.first = (uint32_t)((uint64_t)count * b->thread / b->threads);
     s.end = (uint32_t)((uint64_t)count * (b->thread + 1) / b->threads);
     return s;

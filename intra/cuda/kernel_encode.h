@@ -441,7 +441,7 @@ TB_DEVICE void tb_section_changed(const struct tb_block *b, struct tb_encode_sha
 TB_DEVICE uint32_t tb_section_list(const struct tb_block *b, struct tb_encode_shared *sh,
                                    struct tb_sparse_scratch *scratch, const struct tb_section *s)
 {
-    const struct tb_share mine = tb_share_of(b, (s->count + 31) / 32);
+    const struct tb_thread_part mine = tb_thread_part_of(b, (s->count + 31) / 32);
     uint32_t count = 0, total;
     for (uint32_t w = mine.first; w < mine.end; w++)
         count += tb_count_bits32(sh->changed[w]);

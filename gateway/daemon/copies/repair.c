@@ -128,7 +128,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
         return false;
     TB_ASSERT(d->asked_next < TB_DOUBTS_MAX);
     d->asked[d->asked_next] =
-        (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
+        (struct tb_asked_look){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;
     const struct tb_msg_doubt m = {
         .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .encoded = r->encoded};
@@ -139,10 +139,10 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
 bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_msg_doubted *m)
 {
     for (uint32_t i = 0; i < TB_DOUBTS_MAX; i++) {
-        struct tb_asked *a = &d->asked[i];
+        struct tb_asked_look *a = &d->asked[i];
         if (a->shard != m->shard || a->chunk != m->chunk) continue;
         if (!tb_id_equal(&a->uid, &m->uid) || !tb_id_equal(&a->holder, holder)) continue;
-        *a = (struct tb_asked){.shard = 0};
+        *a = (struct tb_asked_look){.shard = 0};
         return true;
     }
     return false;

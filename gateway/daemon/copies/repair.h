@@ -9,7 +9,7 @@ struct tb_daemon;
 struct tb_worker_session;
 
 /* A worker was asked to digest its copy of a chunk, and has not answered. */
-struct tb_asked {
+struct tb_asked_look {
     struct tb_id holder, uid;
     uint32_t shard, chunk;
 };

@@ -188,7 +188,7 @@ static void asked(struct sealed *s)
     }
     h->looks_until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
     h->looks_chunk = 1;
-    d->asked[0] = (struct tb_asked){.holder = s->rank, .uid = s->made.key.uid, .chunk = 1};
+    d->asked[0] = (struct tb_asked_look){.holder = s->rank, .uid = s->made.key.uid, .chunk = 1};
 }
 
 static void lacks_a_chunk(struct sealed *s)
