@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/digest_kernels.h"
+#include "base/digest/digest_kernels.h"
 #include "base/tsan_marks.h"
 
 static const struct tb_digest_kernels *kernels(void)

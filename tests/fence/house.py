@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """house.py ROOT: files do not call each other in circles, but for those that tests/fence/circles
-lists; and what one file alone needs is static.
+lists; what one file alone needs is static; and no two structs have one name.
 
 With --table it prints how the house looks in numbers, beside other trees where their paths are given:
     tests/fence/house.py --table . raft=/src/raft/src:assert quicly=/src/quicly/lib:assert
@@ -74,6 +74,22 @@ def wrong_exports(root):
                 yield f"{name}:{function.first}: {function.name}: only this file needs it: make it static, or delete it"
 
 
+STRUCT = re.compile(r"(?m)^struct (tb_\w+) \{")
+# Stand in for each other: the same structs for a core and for a GPU.
+INSTEAD = {"intra/cuda/kernel_words_c.h", "intra/cuda/kernel_words_cuda.h"}
+
+
+def wrong_structs(root):
+    """A name means one struct."""
+    found = collections.defaultdict(set)
+    for name, code in codes_of(root, PRODUCT).items():
+        for struct in STRUCT.findall(code):
+            found[struct].add(name)
+    for struct, names in sorted(found.items()):
+        if len(names) > 1 and names != INSTEAD:
+            yield f"struct {struct} is defined in {' and '.join(sorted(names))}: one noun, one struct"
+
+
 def comment_lines(text):
     """Lines with nothing but a comment."""
     code = c_text.code_of(text).split("\n")
@@ -121,7 +137,7 @@ def main():
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(__doc__, file=sys.stderr)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
-    wrong = [*wrong_circles(sys.argv[1]), *wrong_exports(sys.argv[1])]
+    wrong = [*wrong_circles(sys.argv[1]), *wrong_exports(sys.argv[1]), *wrong_structs(sys.argv[1])]
     print("\n".join(wrong) if wrong else f"{len(listed(sys.argv[1]))} circles, all listed; what one file needs is static")
     return 1 if wrong else 0
 

@@ -1,11 +1,11 @@
 /* The digest is XXH3-128 as xxHash publishes it, so any tool can check a chunk.
- * Covers: base/digest.c base/digest_portable.c base/digest_avx2.c base/digest_choose_x86.c
- * Covers: base/digest_choose_none.c */
+ * Covers: base/digest.c base/digest/digest_portable.c base/digest/digest_avx2.c
+ * Covers: base/digest/digest_choose_x86.c base/digest/digest_choose_none.c */
 #include "base/digest.h"
 
 #include <string.h>
 
-#include "base/digest_kernels.h"
+#include "base/digest/digest_kernels.h"
 #include "tests/unit/check.h"
 
 extern const struct tb_digest_kernels test_digest_scalar;

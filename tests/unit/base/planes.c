@@ -1,9 +1,11 @@
 /* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is
  * refused or stays in bounds.
+ *
  * Covers: base/codec/planes.c base/codec/planes_cascade.c base/codec/planes_portable.c
  * Covers: base/codec/planes_avx2.c base/codec/planes_avx512.c base/codec/planes_choose_x86.c
- * Covers: base/codec/planes_choose_none.c base/vector.c base/vector_x86.c base/vector_none.c
- * Covers: base/codec/planes_neon.c base/codec/planes_choose_arm.c base/vector_arm.c */
+ * Covers: base/codec/planes_choose_none.c base/vector.c base/vector/vector_x86.c
+ * Covers: base/vector/vector_none.c base/vector/vector_arm.c base/codec/planes_neon.c
+ * Covers: base/codec/planes_choose_arm.c */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "base/assert.h"
-#include "base/digest_kernels.h"
+#include "base/digest/digest_kernels.h"
 
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(struct tb_digest_state), "the state fits");
 _Static_assert(_Alignof(XXH3_state_t) <= _Alignof(struct tb_digest_state), "and is aligned");

@@ -1,5 +1,5 @@
 #define XXH_VECTOR 2 /* XXH_AVX2, also where the whole build is told of a processor that has more */
-#include "base/digest_xxh3.h"
+#include "base/digest/digest_xxh3.h"
 
 _Static_assert(XXH_VECTOR == XXH_AVX2, "this file is compiled for AVX2");
 

@@ -1,4 +1,4 @@
-#include "base/digest_kernels.h"
+#include "base/digest/digest_kernels.h"
 
 const struct tb_digest_kernels *tb_digest_kernels(enum tb_vector vector)
 {
