@@ -7,222 +7,21 @@
 #include "base/carve.h"
 #include "base/utf8.h"
 
-static const struct {
-    enum tb_dtype dtype;
-    const char *text;
-    uint32_t bytes;
-} dtypes[] = {
-#define DTYPE_ROW(name, number, text, bits) {name, text, (bits) / 8},
-    TB_DTYPE_LIST(DTYPE_ROW)
-#undef DTYPE_ROW
-};
-#define DTYPE_COUNT (sizeof dtypes / sizeof dtypes[0])
-
-static const struct {
-    const char *name;
-    uint16_t bits;
-    enum tb_dtype codec;
-} others[] = {
-#define OTHER_ROW(name, bits, codec) {name, bits, codec},
-    TB_DTYPE_OTHER_LIST(OTHER_ROW)
-#undef OTHER_ROW
-};
-#define OTHER_COUNT (sizeof others / sizeof others[0])
-
 /* u8 dtype, u8 rank, u16 length and one byte of name. */
 #define TENSOR_WIRE_BYTES_MIN 5u
 #define TENSOR_WIRE_BYTES_MAX (10u + TB_DTYPE_NAME_MAX + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
 #define PART_FLAG             0x80u /* in the byte of the rank */
 
-/* By number: sorting and searching 100,000 tensors ask it millions of times. */
-uint32_t tb_dtype_element_bytes(enum tb_dtype dtype)
-{
-    static const uint8_t bytes[] = {
-#define DTYPE_BYTES(name, number, text, bits) [number] = (bits) / 8,
-        TB_DTYPE_LIST(DTYPE_BYTES)
-#undef DTYPE_BYTES
-    };
-    return (size_t)dtype < sizeof bytes ? bytes[dtype] : 0;
-}
-
-const char *tb_dtype_name(enum tb_dtype dtype)
-{
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        if (dtypes[i].dtype == dtype) return dtypes[i].text;
-    }
-    return NULL;
-}
-
-enum tb_dtype tb_dtype_parse(const char *text)
-{
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        if (strcmp(dtypes[i].text, text) == 0) return dtypes[i].dtype;
-    }
-    return (enum tb_dtype)0;
-}
-
-/* ---- other dtypes ---- */
-
-static bool dtype_name_clean(const char *name, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char c = name[i];
-        const bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-        if (!letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-') return false;
-    }
-    return count > 0 && count <= TB_DTYPE_NAME_MAX;
-}
-
-/* Its index in TB_DTYPE_OTHER_LIST; OTHER_COUNT: it is not there. */
-static size_t other_known(const char *name)
-{
-    size_t i = 0;
-    while (i < OTHER_COUNT && strcmp(others[i].name, name) != 0)
-        i++;
-    return i;
-}
-
-static bool other_valid(const struct tb_dtype_other *o)
-{
-    const size_t count = strnlen(o->name, sizeof o->name);
-    return o->bits > 0 && o->bits <= TB_DTYPE_BITS_MAX && dtype_name_clean(o->name, count) &&
-           tb_dtype_parse(o->name) == (enum tb_dtype)0;
-}
-
-/* Digits only, below 2^16; 0 where they are none. */
-static uint16_t bits_parse(const char *text)
-{
-    uint32_t bits = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9' && bits <= TB_DTYPE_BITS_MAX; at++)
-        bits = bits * 10 + (uint32_t)(*at - '0');
-    return *at == '\0' && bits <= TB_DTYPE_BITS_MAX ? (uint16_t)bits : 0;
-}
-
-bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text)
-{
-    const char *colon = strchr(text, ':');
-    const size_t name_bytes = colon != NULL ? (size_t)(colon - text) : strlen(text);
-    struct tb_dtype_other o = {.bits = colon != NULL ? bits_parse(colon + 1) : 0};
-    if (!dtype_name_clean(text, name_bytes) || (colon != NULL && o.bits == 0)) return false;
-    memcpy(o.name, text, name_bytes);
-    const enum tb_dtype dtype = tb_dtype_parse(o.name);
-    const size_t known = other_known(o.name);
-    const bool listed = dtype != (enum tb_dtype)0;
-    uint32_t bits = o.bits;
-    if (listed)
-        bits = tb_dtype_element_bytes(dtype) * 8;
-    else if (known < OTHER_COUNT)
-        bits = others[known].bits;
-    if (bits == 0 || (colon != NULL && bits != o.bits)) return false;
-    o.bits = (uint16_t)bits;
-    t->dtype = listed ? dtype : TB_DTYPE_OTHER;
-    memset(&t->other, 0, sizeof t->other);
-    if (!listed) t->other = o;
-    return true;
-}
-
-const char *tb_tensor_dtype_name(const struct tb_tensor *t)
-{
-    return t->dtype == TB_DTYPE_OTHER ? t->other.name : tb_dtype_name(t->dtype);
-}
-
-uint32_t tb_tensor_bits(const struct tb_tensor *t)
-{
-    return t->dtype == TB_DTYPE_OTHER ? t->other.bits : tb_dtype_element_bytes(t->dtype) * 8;
-}
-
-/* Bytes to which each of its elements is aligned: a power of two. It follows from the bits alone,
- * so that all releases have one packed order, whichever names they know. */
-static uint32_t unit_bytes(const struct tb_tensor *t)
-{
-    if (t->dtype != TB_DTYPE_OTHER) return tb_dtype_element_bytes(t->dtype);
-    uint32_t unit = 8;
-    while (unit > 1 && t->other.bits % (unit * 8) != 0)
-        unit /= 2;
-    return unit;
-}
-
-static enum tb_dtype codec_dtype(const struct tb_tensor *t)
-{
-    static const enum tb_dtype by_unit[] = {
-        [1] = TB_DTYPE_U8, [2] = TB_DTYPE_U16, [4] = TB_DTYPE_U32, [8] = TB_DTYPE_U64};
-    if (t->dtype != TB_DTYPE_OTHER) return t->dtype;
-    const size_t known = other_known(t->other.name);
-    if (known < OTHER_COUNT && others[known].bits == t->other.bits) return others[known].codec;
-    return by_unit[unit_bytes(t)];
-}
-
-bool tb_tensor_box_on_bytes(const struct tb_tensor *t)
-{
-    const uint32_t bits = tb_tensor_bits(t);
-    bool whole = true;
-    for (uint8_t i = 0; i < t->rank; i++)
-        whole = whole && t->box_count[i] == t->full[i];
-    if (bits % 8 == 0 || whole) return true;
-    TB_ASSERT(t->rank > 0); /* a scalar is whole */
-    const uint64_t full = t->full[t->rank - 1], first = t->box_first[t->rank - 1];
-    const uint64_t count = t->box_count[t->rank - 1];
-    return full % 8 * bits % 8 == 0 && first % 8 * bits % 8 == 0 && count % 8 * bits % 8 == 0;
-}
-
-/* ---- tensors ---- */
+/* ---- names and order ---- */
 
 static bool name_clean(const void *name, size_t count)
 {
     return count > 0 && count <= TB_TENSOR_NAME_MAX && tb_utf8_is_clean(name, count);
 }
 
-/* *product_io x factor, or false past TB_SHARD_BYTES_MAX. Both in bits. */
-static bool multiply(uint64_t *product_io, uint64_t factor)
-{
-    if (factor != 0 && *product_io > TB_SHARD_BYTES_MAX * 8 / factor) return false;
-    *product_io *= factor;
-    return true;
-}
-
-/* Checks a tensor before its numbers are believed, and says its bytes. The name is checked
- * apart. */
-static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
-{
-    uint64_t full = tb_tensor_bits(t); /* bits, both */
-    uint64_t box = full;
-    if (t->dtype == TB_DTYPE_OTHER && !other_valid(&t->other)) return TB_BAD_ARGUMENT;
-    if (full == 0 || t->rank > TB_RANK_MAX || t->part > TB_PARTS_MAX) return TB_BAD_ARGUMENT;
-    for (uint8_t i = 0; i < t->rank; i++) {
-        if (t->box_first[i] > t->full[i]) return TB_BAD_ARGUMENT;
-        if (t->box_count[i] > t->full[i] - t->box_first[i]) return TB_BAD_ARGUMENT;
-        if (!multiply(&full, t->full[i] == 0 ? 1 : t->full[i])) return TB_TOO_LARGE;
-        /* The box is inside the full shape, so this can not fail where that did not. */
-        if (!multiply(&box, t->box_count[i])) return TB_TOO_LARGE;
-    }
-    if (!tb_tensor_box_on_bytes(t)) return TB_BAD_ARGUMENT;
-    TB_ASSERT(box <= full);
-    *bytes_out = (box + 7) / 8;
-    return TB_OK;
-}
-
-/* Packed order without the name: larger units first, then dtype number, then the other
- * dtypes by name and bits. */
-static int compare_dtypes(const struct tb_tensor *a, const struct tb_tensor *b)
-{
-    if (a->dtype == b->dtype && a->dtype != TB_DTYPE_OTHER) return 0;
-    const uint32_t a_bytes = unit_bytes(a);
-    const uint32_t b_bytes = unit_bytes(b);
-    if (a_bytes != b_bytes) return a_bytes > b_bytes ? -1 : 1;
-    if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
-    const int by_name = strcmp(a->other.name, b->other.name);
-    return by_name != 0 ? by_name : (int)a->other.bits - (int)b->other.bits;
-}
-
-bool tb_tensor_dtype_equal(const struct tb_tensor *a, const struct tb_tensor *b)
-{
-    return compare_dtypes(a, b) == 0;
-}
-
 static int compare_packed(const struct tb_tensor *a, const struct tb_tensor *b)
 {
-    const int by_dtype = compare_dtypes(a, b);
+    const int by_dtype = tb_tensor_dtype_compare(a, b);
     if (by_dtype != 0) return by_dtype;
     if (a->part != b->part) return a->part < b->part ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -375,7 +174,7 @@ static bool others_count(const struct tb_tensor *tensors, uint32_t count, bool *
     const struct tb_tensor *last = NULL;
     for (uint32_t i = 0; i < count; i++) {
         if (tensors[i].dtype != TB_DTYPE_OTHER) continue;
-        if (last == NULL || compare_dtypes(last, &tensors[i]) != 0) different++;
+        if (last == NULL || tb_tensor_dtype_compare(last, &tensors[i]) != 0) different++;
         last = &tensors[i];
     }
     *any_out = different > 0;
@@ -426,7 +225,7 @@ static enum tb_status check_tensors(const struct tb_tensor *tensors, uint32_t co
         uint64_t bytes = 0;
         if (!name_clean(tensors[i].name, strnlen(tensors[i].name, TB_TENSOR_NAME_MAX + 1)))
             return TB_BAD_ARGUMENT;
-        const enum tb_status status = measure(&tensors[i], &bytes);
+        const enum tb_status status = tb_tensor_measure(&tensors[i], &bytes);
         if (status != TB_OK) return status;
     }
     return TB_OK;
@@ -446,7 +245,7 @@ enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, 
     char *names = b.names;
     for (uint32_t i = 0; i < count; i++) {
         tensor_copy(&b.tensors[i], &tensors[b.indexes[i]], &names);
-        status = measure(&b.tensors[i], &b.tensors[i].bytes);
+        status = tb_tensor_measure(&b.tensors[i], &b.tensors[i].bytes);
         TB_ASSERT(status == TB_OK); /* check_tensors said so */
     }
     TB_ASSERT((uint64_t)(names - b.names) == names_bytes_of(tensors, count));
@@ -491,7 +290,7 @@ static uint32_t dtype_end(const struct tb_layout *layout, uint32_t i)
     uint32_t low = i + 1, high = layout->tensor_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (compare_dtypes(&layout->tensors[middle], &layout->tensors[i]) == 0)
+        if (tb_tensor_dtype_compare(&layout->tensors[middle], &layout->tensors[i]) == 0)
             low = middle + 1;
         else
             high = middle;
@@ -529,7 +328,7 @@ uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset)
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset)
 {
     const uint32_t i = tb_layout_tensor_at(layout, offset);
-    return i < layout->tensor_count ? codec_dtype(&layout->tensors[i]) : TB_DTYPE_U8;
+    return i < layout->tensor_count ? tb_tensor_codec_dtype(&layout->tensors[i]) : TB_DTYPE_U8;
 }
 
 size_t tb_layout_copy_bytes(const struct tb_layout *layout)
@@ -626,7 +425,7 @@ static bool tensor_decode(struct tb_reader *r, struct wire_tensor *w_out)
         t.box_first[i] = tb_read_u64(r);
         t.box_count[i] = tb_read_u64(r);
     }
-    if (r->bad || measure(&t, &t.bytes) != TB_OK) return false;
+    if (r->bad || tb_tensor_measure(&t, &t.bytes) != TB_OK) return false;
     w_out->tensor = t;
     return true;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/layout/dtype.h"
+#include "tombolo/status.h"
 
 #define TB_TENSOR_NAME_MAX 512 /* bytes, without the NUL */
 #define TB_RANK_MAX        8   /* dimensions */
@@ -38,6 +39,14 @@ bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text);
 const char *tb_tensor_dtype_name(const struct tb_tensor *t); /* without bits */
 uint32_t tb_tensor_bits(const struct tb_tensor *t);          /* of one element; 0 for an unknown dtype */
 bool tb_tensor_dtype_equal(const struct tb_tensor *a, const struct tb_tensor *b);
+/* Packed order without part and name: larger units first, then dtype number, then the other dtypes
+ * by name and bits. */
+int tb_tensor_dtype_compare(const struct tb_tensor *a, const struct tb_tensor *b);
+/* The dtype whose codecs take its elements. */
+enum tb_dtype tb_tensor_codec_dtype(const struct tb_tensor *t);
+/* Checks all but the name and says the bytes. TB_BAD_ARGUMENT; TB_TOO_LARGE past
+ * TB_SHARD_BYTES_MAX. */
+TB_MUST_USE enum tb_status tb_tensor_measure(const struct tb_tensor *t, uint64_t *bytes_out);
 /* Of a dtype with fractions of a byte: the box begins and ends on whole bytes in every row of the
  * full tensor, or is all of it. Rows are those of the last axis: its length, first and count each
  * take whole bytes. Others: true. */

@@ -1,7 +1,7 @@
 /* layout_dtypes.c - dtypes that a layout knows by name and bits alone: their place in packed order,
  * their sizes, and names that are refused (P7).
  *
- * Covers: base/layout/layout.c */
+ * Covers: base/layout/layout.c base/layout/tensor.c */
 #include "base/layout/layout.h"
 
 #include <stdio.h>
