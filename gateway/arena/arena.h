@@ -54,6 +54,8 @@ struct tb_arena_look {
 TB_MUST_USE enum tb_status tb_arena_check(const struct tb_arena_options *options,
                                           struct tb_arena_look *look_out,
                                           char error_out[TB_ARENA_ERROR_BYTES]);
+/* Asserts what must hold of list, table, slots and extents. Its owner calls it once a second. */
+void tb_arena_assert_tables(struct tb_arena *arena);
 /* Nobody may use regions or places any more. Held chunks stay in the file. NULL is fine. */
 void tb_arena_close(struct tb_arena *arena);
 

@@ -37,9 +37,8 @@ static void check_region(struct tb_arena *arena, const struct tb_arena_region *r
         check_shard(&region->shards[i], sums);
 }
 
-void tb_arena_tables_check(struct tb_arena *arena)
+static void check_all(struct tb_arena *arena)
 {
-    if (!TB_CHECK_TURNS || arena->regions > SMALL_REGIONS) return;
     struct sums sums = {0};
     tb_extents_check(&arena->extents);
     for (const struct tb_arena_region *region = arena->first; region != NULL; region = region->next)
@@ -47,4 +46,18 @@ void tb_arena_tables_check(struct tb_arena *arena)
     TB_ASSERT(sums.regions == arena->regions);
     TB_ASSERT(sums.records + arena->slots_free == arena->file.header.record_count);
     TB_ASSERT(sums.extent_bytes + arena->extents.free_bytes == arena->extents.all.bytes);
+}
+
+void tb_arena_tables_check(struct tb_arena *arena)
+{
+    if (TB_CHECK_TURNS && arena->regions <= SMALL_REGIONS) check_all(arena);
+}
+
+void tb_arena_assert_tables(struct tb_arena *arena)
+{
+    struct tb_layouts_counts layouts;
+    pthread_mutex_lock(&arena->mutex);
+    check_all(arena);
+    pthread_mutex_unlock(&arena->mutex);
+    tb_layouts_count(arena->layouts, &layouts); /* which checks them */
 }

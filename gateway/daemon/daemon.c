@@ -245,7 +245,7 @@ static void tick(uv_timer_t *timer)
     }
     catalog_tick(d, now);
     tb_daemon_turn(d);
-    if (d->slow_at == now) TB_CHECK(tb_daemon_check(d));
+    if (d->slow_at == now) TB_CHECK(tb_daemon_check_all(d));
     const uint64_t next = moves || proves ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
         d->tick_ms = next;

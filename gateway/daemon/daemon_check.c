@@ -2,6 +2,7 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
+#include "gateway/arena/arena.h"
 #include "gateway/daemon/copies/copies_check.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/site_lag.h"
@@ -53,6 +54,12 @@ void tb_daemon_check(const struct tb_daemon *d)
     for (uint32_t i = 0; d->own != NULL && i < d->config->model_count; i++)
         own_check(d, &d->own[i], &d->config->models[i].name);
     if (d->persist != NULL) tb_persist_check(d);
+}
+
+void tb_daemon_check_all(struct tb_daemon *d)
+{
+    tb_daemon_check(d);
+    if (d->arena != NULL) tb_arena_assert_tables(d->arena);
 }
 
 void tb_daemon_check_turn(struct tb_daemon *d)

@@ -4,11 +4,14 @@
 #include "arena_world.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "gateway/arena/arena.h"
+#include "gateway/arena/arena_inner.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"
 #include "gateway/arena/arena_verify.h"
@@ -349,9 +352,68 @@ static void out_of_heap_reserves_nothing(void **state)
     version_fini(&v);
 }
 
+static void one_region_more(struct tb_arena *arena)
+{
+    arena->regions++;
+}
+
+static void one_slot_less(struct tb_arena *arena)
+{
+    arena->slots_free--;
+}
+
+static void bytes_of_nobody(struct tb_arena *arena)
+{
+    arena->extents.all.bytes += MIB;
+}
+
+static void a_region_that_is_not_found(struct tb_arena *arena)
+{
+    memset(arena->buckets, 0, sizeof arena->buckets);
+}
+
+static int end_of_check(struct tb_arena *arena, void (*mistake)(struct tb_arena *arena))
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)close(STDERR_FILENO);
+        mistake(arena);
+        tb_arena_assert_tables(arena);
+        _exit(0);
+    }
+    int ended = 0;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    return WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+}
+
+static void no_mistake(struct tb_arena *arena)
+{
+    (void)arena;
+}
+
+/* In every build, once a second: a table that disagrees with another ends the process. */
+static void tables_that_disagree_end_the_process(void **state)
+{
+    (void)state;
+    void (*const mistakes[])(struct tb_arena * arena) = {one_region_more, one_slot_less, bytes_of_nobody,
+                                                         a_region_that_is_not_found};
+    struct version v;
+    version_make(&v, 5, 2, MIB);
+    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
+    struct tb_arena_region *region = NULL;
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
+    assert_int_equal(end_of_check(arena, no_mistake), 0);
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
+        assert_int_equal(end_of_check(arena, mistakes[i]), SIGABRT);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_that_disagree_end_the_process),
         cmocka_unit_test(the_file_is_whole_and_private),
         cmocka_unit_test(a_second_daemon_is_refused),
         cmocka_unit_test(a_full_filesystem_is_told_with_numbers),
