@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tree.py ROOT: the top level is the one that the project fixed, file names are unique outside
-tests, and each folder of sources has a README of at most 50 lines."""
+tests, each module has a README of at most 50 lines, and a folder of the product has about 25 source
+files at most."""
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "ga
            "gateway/config", "gateway/daemon",
            "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests", "tests/system", "python")
 README_LINES_MAX = 50  # lines are 100 columns wide
+SOURCES_MAX = 28
+LARGE = {"gateway/cli"}  # to do: versions/ and operator/
 REPEATED = {"CMakeLists.txt", "README.md", "main.c", "run"}
 
 
@@ -32,6 +35,15 @@ def check_names(root):
                 if name in seen and name not in REPEATED:
                     yield f"{path}: {seen[name]} has the same name"
                 seen.setdefault(name, path)
+
+
+def check_folders(root):
+    for top in ("base", "wan", "intra", "gateway"):
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            count = sum(name.endswith((".c", ".cu")) for name in files)
+            name = os.path.relpath(folder, root)
+            if count > SOURCES_MAX and name not in LARGE:
+                yield f"{name}: {count} source files, and {SOURCES_MAX} are a lot: give a room a folder of its own"
 
 
 def check_sources(root):
@@ -59,7 +71,7 @@ def check_readmes(root):
 
 def main():
     root = sys.argv[1]
-    wrong = [*check_top(root), *check_names(root), *check_sources(root), *check_readmes(root)]
+    wrong = [*check_top(root), *check_names(root), *check_folders(root), *check_sources(root), *check_readmes(root)]
     print("\n".join(wrong) if wrong else "the tree is as it should be")
     return 1 if wrong else 0
 
