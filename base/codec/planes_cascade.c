@@ -69,7 +69,8 @@ void tb_cascade_choose(const struct tb_frequent *f, unsigned raw_bits, struct tb
     c->raw_bits = (uint8_t)(c->levels > 0 ? raw_bits : 0);
 }
 
-unsigned tb_cascade_level_keys(const struct tb_cascade *c, unsigned level)
+/* 1 or 3: with one bit an element or two. */
+static unsigned level_keys(const struct tb_cascade *c, unsigned level)
 {
     TB_ASSERT(level < c->levels);
     return (c->two >> level & 1) != 0 ? 3 : 1;
@@ -81,13 +82,13 @@ void tb_cascade_fill(struct tb_cascade *c, const uint8_t *keys)
     memset(c->palette, 0, sizeof c->palette);
     memset(c->index, 4 * (c->levels - 1) + 3, sizeof c->index);
     for (unsigned j = 0; j < c->levels; j++) {
-        const unsigned count = tb_cascade_level_keys(c, j);
+        const unsigned count = level_keys(c, j);
         for (unsigned k = 3; k-- > 0;)
             c->palette[4 * j + k] = (uint8_t)(keys[k < count ? k : 0] << c->raw_bits);
         keys += count;
     }
     for (unsigned j = c->levels; j-- > 0;) { /* an earlier place of a key stands */
-        for (unsigned k = tb_cascade_level_keys(c, j); k-- > 0;)
+        for (unsigned k = level_keys(c, j); k-- > 0;)
             memset(c->index + c->palette[4 * j + k], (int)(4 * j + k), (size_t)1 << c->raw_bits);
     }
 }
@@ -102,7 +103,7 @@ size_t tb_cascade_keys(const struct tb_cascade *c)
 {
     size_t count = 0;
     for (unsigned j = 0; j < c->levels; j++)
-        count += tb_cascade_level_keys(c, j);
+        count += level_keys(c, j);
     TB_ASSERT(count <= TB_CASCADE_KEYS_MAX);
     return count;
 }

@@ -19,8 +19,6 @@ struct tb_frequent tb_frequent_of(const uint32_t *by_hot, unsigned raw_bits);
 /* The levels that take the fewest bits, where one more level has to save one bit in 64: it costs
  * time in both directions. No level at all: literals are hot bytes whole. */
 void tb_cascade_choose(const struct tb_frequent *f, unsigned raw_bits, struct tb_cascade *c);
-/* 1 or 3: with one bit an element or two. */
-unsigned tb_cascade_level_keys(const struct tb_cascade *c, unsigned level);
 /* With `keys` level after level, as they are on the wire. */
 void tb_cascade_fill(struct tb_cascade *c, const uint8_t *keys);
 /* To write by: where a level has a key twice (fewer were seen than it has places), it is the

@@ -95,16 +95,6 @@ void tb_tcp_dscp_set(int fd, uint32_t dscp)
     (void)setsockopt(fd, IPPROTO_IP, IP_TOS, &value, sizeof value);
 }
 
-int tb_tcp_dscp(int fd)
-{
-    int value = 0;
-    socklen_t bytes = sizeof value;
-    const bool six = family_of(fd) == AF_INET6;
-    if (getsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS, &value, &bytes) != 0)
-        return -1;
-    return value >> 2;
-}
-
 bool tb_tcp_congestion_set(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;

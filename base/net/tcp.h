@@ -43,9 +43,8 @@ void tb_tcp_segment_max(int fd, uint32_t bytes);
  * socket is of the other family. */
 struct tb_address;
 bool tb_tcp_source_set(int fd, const struct tb_address *source);
-/* The DSCP value of all that is sent from now on, 0 to 63; the one that it has, -1: not known. */
+/* The DSCP value of all that is sent from now on, 0 to 63. */
 void tb_tcp_dscp_set(int fd, uint32_t dscp);
-int tb_tcp_dscp(int fd);
 
 /* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what
  * there is and what to do. */

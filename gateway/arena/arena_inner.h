@@ -71,9 +71,8 @@ void tb_arena_region_drop(struct tb_arena_region *region);
 /* At close: heap only; the file keeps them. */
 void tb_arena_regions_forget(struct tb_arena *arena);
 
-/* A free record's number, or ARENA_NO_RECORD; and back, where it is one. */
+/* A free record's number, or ARENA_NO_RECORD. */
 uint32_t tb_arena_slot_take(struct tb_arena *arena);
-void tb_arena_slot_give(struct tb_arena *arena, uint32_t record);
 /* Zero: the version has no root yet. It gets one once. */
 bool tb_arena_root_is_zero(const struct tb_digest *root);
 void tb_arena_record_set_root(struct tb_arena_region *region, const struct tb_digest *root);

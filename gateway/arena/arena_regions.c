@@ -132,7 +132,7 @@ uint32_t tb_arena_slot_take(struct tb_arena *arena)
     return record;
 }
 
-void tb_arena_slot_give(struct tb_arena *arena, uint32_t record)
+static void slot_give(struct tb_arena *arena, uint32_t record)
 {
     if (record == ARENA_NO_RECORD) return;
     TB_ASSERT(arena->slots_free < arena->file.header.record_count);
@@ -185,7 +185,7 @@ void tb_arena_shard_give(struct tb_arena_region *region, struct arena_shard *s)
 {
     struct tb_arena *arena = region->arena;
     if (s->record == ARENA_NO_RECORD) return;
-    tb_arena_slot_give(arena, s->record);
+    slot_give(arena, s->record);
     tb_extents_give(&arena->extents, s->extent);
     shard_release_heap(arena, s);
 }
@@ -196,7 +196,7 @@ void tb_arena_region_drop(struct tb_arena_region *region)
     TB_ASSERT(region->refs == 0 && region->verifying == 0);
     /* Its own record first: shards without a region are nobody's, a region without its
      * shards would be a lie. */
-    tb_arena_slot_give(arena, region->record);
+    slot_give(arena, region->record);
     for (uint32_t s = 0; s < region->key.shard_count; s++)
         tb_arena_shard_give(region, &region->shards[s]);
     region_unlink(region);

@@ -43,7 +43,8 @@ static void own_check(const struct tb_daemon *d, const struct tb_site_own *own, 
     }
 }
 
-void tb_daemon_check(const struct tb_daemon *d)
+/* Walks all rows once: of copies, sessions, withdrawals, limits, records and rows of the store. */
+static void check(const struct tb_daemon *d)
 {
     TB_ASSERT(d->config != NULL && d->catalog != NULL);
     TB_ASSERT(d->tls_again_at == 0 || d->tls_refused[0] != '\0');
@@ -58,7 +59,7 @@ void tb_daemon_check(const struct tb_daemon *d)
 
 void tb_daemon_check_all(struct tb_daemon *d)
 {
-    tb_daemon_check(d);
+    check(d);
     if (d->arena != NULL) tb_arena_assert_tables(d->arena);
 }
 
@@ -70,5 +71,5 @@ void tb_daemon_check_turn(struct tb_daemon *d)
     d->check_paid += TURN_ROWS;
     if (d->check_paid < rows) return;
     d->check_paid = 0;
-    tb_daemon_check(d);
+    check(d);
 }

@@ -47,7 +47,8 @@ bool tb_door_share_spent(struct tb_door_peer *p)
     return true;
 }
 
-struct tb_log_party tb_door_log_of(const struct tb_door_peer *p)
+/* Lines are of that reader's; returns the party of before, which is to be set again. */
+static struct tb_log_party log_of(const struct tb_door_peer *p)
 {
     const struct tb_chan_peer *peer = tb_chan_peer(p->chan);
     struct tb_log_party party = {.identity = &peer->identity};
@@ -58,7 +59,7 @@ struct tb_log_party tb_door_log_of(const struct tb_door_peer *p)
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what)
 {
     struct tb_log_line l;
-    const struct tb_log_party before = tb_door_log_of(p);
+    const struct tb_log_party before = log_of(p);
     tb_log_begin(&l, TB_LOG_WARN, "door.refused");
     tb_log_str(&l, "peer", tb_chan_peer(p->chan)->address);
     tb_log_str(&l, "door", p->tcp ? "tcp" : "shm");
@@ -168,7 +169,7 @@ const struct tb_door_tray_events tb_door_peer_tray_events = {.on_turn = on_tray_
 void tb_door_linger(struct tb_door_peer *p)
 {
     TB_ASSERT(p->tray != NULL && !p->lingers && p->state == TB_DOOR_ENDING);
-    const struct tb_log_party before = tb_door_log_of(p);
+    const struct tb_log_party before = log_of(p);
     tb_log(TB_LOG_WARN, "door.reader_stands_still", "peer=%s export=%llu action=memory_is_the_owners",
            tb_chan_peer(p->chan)->address, (unsigned long long)(p->export != NULL ? p->export->id : 0));
     (void)tb_log_party_set(before);

@@ -101,8 +101,6 @@ void tb_door_on_paced(struct tb_pace_waiter *waiter);
 /* ---- door_ends.c ---- */
 
 bool tb_door_share_spent(struct tb_door_peer *p);
-/* Lines are of that reader's; returns the party of before, which is to be set again. */
-struct tb_log_party tb_door_log_of(const struct tb_door_peer *p);
 void tb_door_count(struct tb_door *door, int more); /* readers: 1 or -1 */
 /* Nothing of the peer touches its export any more, and it is freed. */
 void tb_door_leave(struct tb_door_peer *p);

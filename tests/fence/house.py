@@ -15,7 +15,7 @@ import c_text
 
 EVERYWHERE = ("base", "wan", "intra", "gateway", "include", "sim", "bench", "tests", "python")
 PRODUCT = ("base", "wan", "intra", "gateway", "include")
-LIST = "tests/fence/circles"
+LIST, SEAMS = "tests/fence/circles", "tests/fence/test_seams"
 CIRCLE_MAX = 3
 OURS = r"TB_ASSERT(?:_UNLOCKED|_LOCKED)?"
 WIDTH = 100
@@ -53,25 +53,44 @@ def wrong_circles(root):
             yield f"{LIST}: {' '.join(circle)}: no reason stands behind it"
 
 
+def listed_seams(root):
+    """{function: what it is for}"""
+    return dict(line.rstrip("\n").split(" # ", 1) for line in c_text.read(root, SEAMS).split("\n") if " # " in line and not line.startswith("#"))
+
+
+def calls(code, name):
+    """An indented line names it: inside of a function, not as a declaration."""
+    return re.search(rf"(?m)^[ \t].*\b{name}\b", code) is not None
+
+
 def wrong_exports(root):
-    """Functions that other files can see, and that no other file names. A header names its own
-    functions once."""
+    """Functions that other files can see, and that no other file needs: a header that declares one
+    does not, one that calls it in a function of its own does. Those that tests alone need are
+    seams, which tests/fence/test_seams lists with what each is for, unless their file needs them."""
     codes = codes_of(root, EVERYWHERE)
     words = {name: collections.Counter(WORD.findall(code)) for name, code in codes.items()}
     users = collections.defaultdict(list)
     for name, counted in words.items():
         for word in counted:
             users[word].append(name)
-    pasted = tuple({prefix for code in codes.values() for prefix in re.findall(r"\b(\w+)##", code)})  # names that macros make
+    # Names that macros make. "tb_" is the beginning of all.
+    pasted = tuple({prefix for code in codes.values() for prefix in re.findall(r"\b(\w+)##", code)} - {"tb_"})
+    seams, seen = listed_seams(root), set()
     for name, code in sorted(codes.items()):
         if not name.endswith(".c") or not name.startswith(PRODUCT):
             continue
         for function in c_text.functions(code):
             if function.static or function.name == "main" or function.name.startswith(pasted):
                 continue
-            others = [user for user in users[function.name] if user != name]
-            if not any(u.startswith("include/") or not u.endswith(".h") or words[u][function.name] > 1 for u in others):
+            others = [u for u in users[function.name] if u != name and (u.startswith("include/") or not u.endswith(".h") or calls(codes[u], function.name))]
+            if not others:
                 yield f"{name}:{function.first}: {function.name}: only this file needs it: make it static, or delete it"
+            elif words[name][function.name] == 1 and all(u.startswith("tests/") for u in others):
+                seen.add(function.name)
+                if function.name not in seams:
+                    yield f"{name}:{function.first}: {function.name}: only tests call it: delete it, or list it in {SEAMS}"
+    for seam in sorted(seams.keys() - seen):
+        yield f"{SEAMS}: {seam}: no function that only tests call has this name: take the line out"
 
 
 STRUCT = re.compile(r"(?m)^struct (tb_\w+) \{")

@@ -543,7 +543,8 @@ static int version_order(const void *a, const void *b)
     return by_model != 0 ? by_model : tb_version_key_compare(x, y);
 }
 
-json_t *tb_status_versions(struct tb_daemon *d, const char *model)
+/* Of one model; NULL: all. */
+static json_t *versions_json(struct tb_daemon *d, const char *model)
 {
     enum { VIEWS_MAX = 1024 };
     static struct tb_catalog_version_view views[VIEWS_MAX]; /* the main loop's alone */
@@ -581,7 +582,7 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
     const char *model = json_string_value(json_object_get(request, "model"));
     if (model != NULL && !model_known(d, model)) return model_unknown(model, error);
     lacking = false;
-    put(reply, "versions", tb_status_versions(d, model));
+    put(reply, "versions", versions_json(d, model));
     return lacking ? TB_SITE_NOMEM : TB_OK;
 }
 

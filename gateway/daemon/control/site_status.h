@@ -11,7 +11,6 @@ struct tb_daemon;
 extern const struct tb_control_command tb_status_commands[];
 /* Of control.read: the same names; each one that changes anything is refused. */
 extern const struct tb_control_command tb_status_reading_commands[];
-json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
-json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
+json_t *tb_status_site(struct tb_daemon *d); /* new reference; NULL: no memory */
 
 #endif

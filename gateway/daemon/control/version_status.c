@@ -64,7 +64,8 @@ static json_t *sent(const struct tb_daemon *d, const struct tb_copy *c)
                      ways(&sum));
 }
 
-json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes)
+/* null: no estimate */
+static json_t *eta_json(const struct tb_lag_pace *pace, uint64_t left_bytes)
 {
     struct tb_lag_eta eta;
     if (!tb_lag_estimate(pace, left_bytes, &eta)) return json_null();
@@ -76,7 +77,7 @@ static json_t *eta(const struct tb_copy *c, uint64_t bytes)
 {
     const uint64_t held = tb_copy_held_bytes(c);
     if (tb_copy_is_whole(c) || c->region == NULL || held >= bytes) return json_null();
-    return tb_status_eta(&c->pace, bytes - held);
+    return eta_json(&c->pace, bytes - held);
 }
 
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version)

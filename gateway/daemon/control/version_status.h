@@ -12,7 +12,6 @@ struct tb_daemon;
 /* A version's `stages`, `sent` and `eta_s`; `copy` may be NULL: nothing is here. False: no
  * memory. */
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
-json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
 
 /* P8: the newest runs of a model, the newest first: which identity opened each, and which one shut
  * it out. NULL: no memory. */

@@ -167,7 +167,17 @@ void tb_limits_changed(struct tb_daemon *d, const struct tb_config *was)
 
 /* ---- an operator ---- */
 
-enum tb_status tb_limits_change(struct tb_daemon *d, uint32_t peer, const struct tb_limit_change *c)
+/* An operator's word, until the next start. Fields that are not given stay. */
+struct limit_change {
+    const char *rate; /* NULL: as it is */
+    bool has_windows;
+    uint32_t window_count;
+    struct tb_rate_window windows[TB_RATE_WINDOWS_MAX];
+    bool has_day_bytes;
+    uint64_t day_bytes;
+};
+
+static enum tb_status limits_change(struct tb_daemon *d, uint32_t peer, const struct limit_change *c)
 {
     TB_ASSERT(peer < d->config->peer_count && (c->has_windows || c->window_count == 0));
     struct tb_peer_limit *l = &d->limits[peer];
@@ -218,7 +228,7 @@ json_t *tb_limit_json(const struct tb_peer_limit *l)
 
 /* ---- the control socket ---- */
 
-static enum tb_status read_hours(const json_t *list, struct tb_limit_change *c, char *error)
+static enum tb_status read_hours(const json_t *list, struct limit_change *c, char *error)
 {
     c->has_windows = true;
     if (!json_is_array(list) || json_array_size(list) > TB_RATE_WINDOWS_MAX) {
@@ -239,7 +249,7 @@ static enum tb_status read_hours(const json_t *list, struct tb_limit_change *c, 
     return TB_OK;
 }
 
-static enum tb_status read_change(const json_t *request, struct tb_limit_change *c, char *error)
+static enum tb_status read_change(const json_t *request, struct limit_change *c, char *error)
 {
     const json_t *hours = json_object_get(request, "schedule");
     const json_t *day = json_object_get(request, "day_bytes");
@@ -276,7 +286,7 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
 {
     struct tb_daemon *d = daemon;
     const char *site = json_string_value(json_object_get(request, "peer"));
-    struct tb_limit_change change = {0};
+    struct limit_change change = {0};
     uint32_t peer = 0;
     if (site == NULL || site[0] == '\0') {
         snprintf(error, 256, "limit needs \"peer\", the site of one of `peers`");
@@ -287,7 +297,7 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
     if (peer == d->config->peer_count) return no_such_peer(d, site, error);
     enum tb_status status = read_change(request, &change, error);
     const bool changes = change.rate != NULL || change.has_windows || change.has_day_bytes;
-    if (status == TB_OK && changes) status = tb_limits_change(d, peer, &change);
+    if (status == TB_OK && changes) status = limits_change(d, peer, &change);
     if (status != TB_OK) return status;
     json_t *limit = tb_limit_json(&d->limits[peer]);
     if (limit == NULL || !put(reply, "peer", json_string(site))) {

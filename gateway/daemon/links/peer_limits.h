@@ -28,17 +28,6 @@ void tb_limits_tick(struct tb_daemon *d);
 uint64_t tb_limits_day_ends_s(void);       /* UTC */
 void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */
 
-/* An operator's word, until the next start. Fields that are not given stay. */
-struct tb_limit_change {
-    const char *rate; /* NULL: as it is */
-    bool has_windows;
-    uint32_t window_count;
-    struct tb_rate_window windows[TB_RATE_WINDOWS_MAX];
-    bool has_day_bytes;
-    uint64_t day_bytes;
-};
-
-enum tb_status tb_limits_change(struct tb_daemon *d, uint32_t peer, const struct tb_limit_change *change);
 enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error);
 json_t *tb_limit_json(const struct tb_peer_limit *limit); /* NULL: no memory */
 
