@@ -77,11 +77,26 @@ static enum tb_status may_sign(const char *root_dir, const struct tb_pki_authori
     return TB_OK;
 }
 
+static enum tb_status make(const struct tb_pki_authority *root, const char *root_dir, unsigned days,
+                           struct issuing *i, char error_out[256])
+{
+    struct tb_name site;
+    enum tb_status status = may_sign(root_dir, root, error_out);
+    if (status != TB_OK) return status;
+    status = tb_pki_site_of(root_dir, root->cert, &site, error_out);
+    if (status != TB_OK) return status;
+    if (strlen(site.text) > SITE_BYTES_MAX)
+        return tb_pki_say(TB_BAD_ARGUMENT, error_out,
+                          "a site with an issuing authority has a name of at most %d bytes", SITE_BYTES_MAX);
+    if (!fill(root, site.text, days, i, error_out))
+        return tb_pki_say_openssl(error_out, "making the issuing authority");
+    return write_all(i, error_out);
+}
+
 enum tb_status tb_pki_intermediate(const char *root_dir, const char *dir, unsigned days, char error_out[256])
 {
     struct tb_pki_authority root;
     struct issuing i = {.cert = NULL};
-    struct tb_name site;
     enum tb_status status = tb_pki_begin(error_out);
     if (status == TB_OK) status = paths(dir, &i, error_out);
     if (status != TB_OK) return status;
@@ -90,15 +105,7 @@ enum tb_status tb_pki_intermediate(const char *root_dir, const char *dir, unsign
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
         return tb_pki_say(TB_SITE_IO, error_out, "%.150s: %s", dir, strerror(errno));
     status = tb_pki_authority_read(root_dir, &root, error_out);
-    if (status == TB_OK) status = may_sign(root_dir, &root, error_out);
-    if (status == TB_OK) status = tb_pki_site_of(root_dir, root.cert, &site, error_out);
-    if (status == TB_OK && strlen(site.text) > SITE_BYTES_MAX)
-        status =
-            tb_pki_say(TB_BAD_ARGUMENT, error_out,
-                       "a site with an issuing authority has a name of at most %d bytes", SITE_BYTES_MAX);
-    if (status == TB_OK && !fill(&root, site.text, days, &i, error_out))
-        status = tb_pki_say_openssl(error_out, "making the issuing authority");
-    if (status == TB_OK) status = write_all(&i, error_out);
+    if (status == TB_OK) status = make(&root, root_dir, days, &i, error_out);
     BIO_free(i.cert);
     BIO_free(i.key);
     BIO_free(i.root);

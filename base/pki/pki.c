@@ -249,10 +249,23 @@ static enum tb_status request_fits(const char *path, X509_REQ *request, const st
     return tb_pki_say(TB_BAD_ARGUMENT, error_out, "%.100s: asks for %.120s", path, uri);
 }
 
+static enum tb_status sign(const char *dir, const char *cert_path, X509_REQ *request,
+                           const struct tb_identity *identity, struct tb_pki_span span, char error_out[256])
+{
+    struct tb_pki_authority a = {.cert = NULL};
+    X509 *cert = X509_new();
+    enum tb_status status = tb_pki_authority_read(dir, &a, error_out);
+    if (status == TB_OK)
+        status = fill(dir, &a, cert, X509_REQ_get0_pubkey(request), identity, span, error_out);
+    if (status == TB_OK) status = write_certs(cert_path, cert, a.issuing ? a.cert : NULL, error_out);
+    tb_pki_authority_free(&a);
+    X509_free(cert);
+    return status;
+}
+
 enum tb_status tb_pki_sign(const char *dir, const char *csr_path, const char *cert_path,
                            const struct tb_identity *identity, int64_t valid_s, char error_out[256])
 {
-    struct tb_pki_authority a = {.cert = NULL};
     const struct tb_pki_span span = {0, valid_s};
     enum tb_status status = tb_pki_begin(error_out);
     if (status == TB_OK) status = leaf_fits(identity, span, error_out);
@@ -260,14 +273,8 @@ enum tb_status tb_pki_sign(const char *dir, const char *csr_path, const char *ce
     X509_REQ *request = NULL;
     status = tb_pki_read_request(csr_path, &request, error_out);
     if (status != TB_OK) return status;
-    X509 *cert = X509_new();
     status = request_fits(csr_path, request, identity, error_out);
-    if (status == TB_OK) status = tb_pki_authority_read(dir, &a, error_out);
-    if (status == TB_OK)
-        status = fill(dir, &a, cert, X509_REQ_get0_pubkey(request), identity, span, error_out);
-    if (status == TB_OK) status = write_certs(cert_path, cert, a.issuing ? a.cert : NULL, error_out);
-    tb_pki_authority_free(&a);
-    X509_free(cert);
+    if (status == TB_OK) status = sign(dir, cert_path, request, identity, span, error_out);
     X509_REQ_free(request);
     return status;
 }

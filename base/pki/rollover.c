@@ -108,15 +108,21 @@ static enum tb_status add_root(struct rollover *r, unsigned days, char error_out
     return status;
 }
 
+static enum tb_status may_begin(const struct rollover *r, const char *dir, unsigned days, char error_out[256])
+{
+    if (days == 0 || days > TB_PKI_DAYS_MAX)
+        return tb_pki_say(TB_BAD_ARGUMENT, error_out, "days must be between 1 and %d", TB_PKI_DAYS_MAX);
+    if (other(&r->a) != NULL)
+        return tb_pki_say(TB_CONFLICT, error_out, "%.120s: ca.crt has two roots already: end that first",
+                          dir);
+    return TB_OK;
+}
+
 enum tb_status tb_pki_rollover_begin(const char *dir, unsigned days, char error_out[256])
 {
     struct rollover r;
     enum tb_status status = open_folder(&r, dir, error_out);
-    if (status == TB_OK && (days == 0 || days > TB_PKI_DAYS_MAX))
-        status = tb_pki_say(TB_BAD_ARGUMENT, error_out, "days must be between 1 and %d", TB_PKI_DAYS_MAX);
-    if (status == TB_OK && other(&r.a) != NULL)
-        status =
-            tb_pki_say(TB_CONFLICT, error_out, "%.120s: ca.crt has two roots already: end that first", dir);
+    if (status == TB_OK) status = may_begin(&r, dir, days, error_out);
     if (status == TB_OK) status = add_root(&r, days, error_out);
     tb_pki_authority_free(&r.a);
     ERR_clear_error();
@@ -194,6 +200,19 @@ static enum tb_status all_renewed(const struct rollover *r, X509 *old, char erro
     return status;
 }
 
+static enum tb_status drop_first(struct rollover *r, const char *dir, X509 *first, char error_out[256])
+{
+    if (first == NULL || !tb_pki_missing(r->next_path))
+        return tb_pki_say(TB_CONFLICT, error_out, "%.120s: %s", dir,
+                          first == NULL ? "no roots roll over there"
+                                        : "the first root still signs: turn first");
+    const enum tb_status status = all_renewed(r, first, error_out);
+    if (status != TB_OK) return status;
+    X509_free(sk_X509_delete_ptr(r->a.all, first));
+    TB_ASSERT(sk_X509_num(r->a.all) > 0);
+    return replace_certs(r->cert_path, r->a.all, error_out);
+}
+
 enum tb_status tb_pki_rollover_end(const char *dir, char error_out[256])
 {
     struct rollover r;
@@ -202,16 +221,7 @@ enum tb_status tb_pki_rollover_end(const char *dir, char error_out[256])
     /* Killed before its last step, an end is called again. */
     const bool ended =
         status == TB_OK && old == NULL && tb_pki_missing(r.next_path) && !tb_pki_missing(r.old_path);
-    if (status == TB_OK && !ended && (old == NULL || !tb_pki_missing(r.next_path)))
-        status =
-            tb_pki_say(TB_CONFLICT, error_out, "%.120s: %s", dir,
-                       old == NULL ? "no roots roll over there" : "the first root still signs: turn first");
-    if (status == TB_OK && !ended) status = all_renewed(&r, old, error_out);
-    if (status == TB_OK && !ended) {
-        X509_free(sk_X509_delete_ptr(r.a.all, old));
-        TB_ASSERT(sk_X509_num(r.a.all) > 0);
-        status = replace_certs(r.cert_path, r.a.all, error_out);
-    }
+    if (status == TB_OK && !ended) status = drop_first(&r, dir, old, error_out);
     if (status == TB_OK && unlink(r.old_path) != 0 && errno != ENOENT)
         status = tb_pki_say(TB_SITE_IO, error_out, "%.150s: %s", r.old_path, strerror(errno));
     tb_pki_authority_free(&r.a);

@@ -337,11 +337,14 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
         status = tb_daemon_model(d, &c->models[i]);
-    if (status == TB_OK) status = tb_records_open(d);
-    if (status == TB_OK) status = tb_persist_restore(d);
-    if (status == TB_OK) tb_copies_restore(d);
-    if (status == TB_OK) tb_proofs_restored(d);
-    return status;
+    if (status != TB_OK) return status;
+    status = tb_records_open(d);
+    if (status != TB_OK) return status;
+    status = tb_persist_restore(d);
+    if (status != TB_OK) return status;
+    tb_copies_restore(d);
+    tb_proofs_restored(d);
+    return TB_OK;
 }
 
 static enum tb_status persist_open(struct tb_daemon *d)

@@ -89,12 +89,12 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     const uint64_t bytes = b->count * sizeof host->encodes[0];
     enum tb_status status = upload(run, b, lane);
-    if (status == TB_OK)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){slate->encodes, host->encodes, bytes});
-    if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_ENCODE, slate->encodes, b->count);
-    if (status == TB_OK)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->encodes, slate->encodes, bytes});
-    return status;
+    if (status != TB_OK) return status;
+    status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){slate->encodes, host->encodes, bytes});
+    if (status != TB_OK) return status;
+    status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_ENCODE, slate->encodes, b->count);
+    if (status != TB_OK) return status;
+    return tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->encodes, slate->encodes, bytes});
 }
 
 /* How long the forms are is known now, and they come down. */

@@ -121,11 +121,13 @@ enum tb_status tb_cuda_deltas_begin(struct tb_gpu_memory *m, uint32_t lane, stru
     const struct tb_cuda_lane *l = &m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     enum tb_status status = upload(m, lane, b);
-    if (status == TB_OK) status = exchange(m, lane, b, TB_CUDA_FROM_TENSORS);
-    if (status == TB_OK) status = tb_cuda_run_kernel(m, lane, TB_CUDA_PATCH, slate->patches, b->count);
-    if (status == TB_OK)
-        status = tb_cuda_copy(
-            m, lane, (struct tb_gpu_move){host->patches, slate->patches, b->count * sizeof host->patches[0]});
+    if (status != TB_OK) return status;
+    status = exchange(m, lane, b, TB_CUDA_FROM_TENSORS);
+    if (status != TB_OK) return status;
+    status = tb_cuda_run_kernel(m, lane, TB_CUDA_PATCH, slate->patches, b->count);
+    if (status != TB_OK) return status;
+    status = tb_cuda_copy(
+        m, lane, (struct tb_gpu_move){host->patches, slate->patches, b->count * sizeof host->patches[0]});
     return status == TB_OK ? write_and_look(m, lane, b) : status;
 }
 

@@ -139,6 +139,20 @@ static bool is_for_one(const struct tb_staging *st)
            st->life == TB_STAGING_LEFT;
 }
 
+/* All of it is here and was counted: it is judged, and what a switch needs is made ready. */
+static int take_whole(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    int status = judge_answer(use);
+    if (status != TB_OK) return status;
+    status = tb_home_word_verdict(sub, use, true);
+    if (status != TB_OK) return status;
+    status = tb_use_tied(sub, use);
+    if (status != TB_OK) return status;
+    if (sub->update == TB_UPDATE_SWITCH) (void)tb_use_fill(sub, use); /* or the switch does it */
+    tb_live_prepare(sub, use);
+    return TB_OK;
+}
+
 static int stage(struct tb_subscription *sub, const struct tb_id *uid, const struct tb_call *call)
 {
     struct tb_session *s = sub->session;
@@ -173,12 +187,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         if (waited == TB_TIMEOUT) return not_yet(sub, use);
         status = look(sub, use);
     }
-    if (status == TB_OK) status = judge_answer(use);
-    if (status == TB_OK) status = tb_home_word_verdict(sub, use, true);
-    if (status == TB_OK) status = tb_use_tied(sub, use);
-    if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
-        (void)tb_use_fill(sub, use); /* or the switch does it */
-    if (status == TB_OK) tb_live_prepare(sub, use);
+    if (status == TB_OK) status = take_whole(sub, use);
     if (status == TB_OK || keeps_bytes(use, status)) return status;
     tb_staging_give_back(s, use->staging); /* P6: or its group would wait for this member */
     tb_use_drop(sub, use, 0);

@@ -300,6 +300,14 @@ void tb_registration_end_pass(struct tb_registration *r)
     tb_session_changed(r->session, false);
 }
 
+int tb_registration_complete(struct tb_session *s, struct tb_registration *r)
+{
+    int status = tb_registration_tie(r);
+    if (status != TB_OK) return status;
+    status = tb_registration_find_gpu(s, r, &r->gpu);
+    return status == TB_OK ? tb_registration_guard(r, &r->guard) : status;
+}
+
 static int new_registration(struct tb_session *s, const struct tb_tensor_desc *tensors, uint32_t count,
                             struct tb_registration **registration_out)
 {
@@ -308,9 +316,7 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     struct tb_registration *r = tb_registration_new(s);
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     int status = build_registration(r, tensors, count);
-    if (status == TB_OK) status = tb_registration_tie(r);
-    if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
-    if (status == TB_OK) status = tb_registration_guard(r, &r->guard);
+    if (status == TB_OK) status = tb_registration_complete(s, r);
     if (status != TB_OK) {
         tb_registration_discard(r);
         return status;

@@ -58,7 +58,9 @@ struct tb_registration {
     struct tb_guard *guard; /* NULL: none of it maps a file, or it is suspended */
 };
 
-struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */
+struct tb_registration *tb_registration_new(struct tb_session *s); /* empty; NULL: no memory */
+/* One that has its tensors or slices: which are tied, its GPU and its guard. */
+int tb_registration_complete(struct tb_session *s, struct tb_registration *registration);
 void tb_registration_enter(struct tb_registration *registration);   /* into the session's list */
 void tb_registration_discard(struct tb_registration *registration); /* one that is not in it */
 /* Without the lock: whether some of it is a GPU's; NULL: none is. */

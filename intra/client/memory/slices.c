@@ -319,9 +319,7 @@ static int new_slices(struct slicing *g, struct tb_session *s, struct tb_registr
     g->r = tb_registration_new(s);
     if (g->r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     int status = build(g);
-    if (status == TB_OK) status = tb_registration_tie(g->r);
-    if (status == TB_OK) status = tb_registration_find_gpu(s, g->r, &g->r->gpu);
-    if (status == TB_OK) status = tb_registration_guard(g->r, &g->r->guard);
+    if (status == TB_OK) status = tb_registration_complete(s, g->r);
     if (status != TB_OK) {
         tb_registration_discard(g->r);
         return status;

@@ -172,14 +172,19 @@ static enum tb_status gather(const struct gathering *g, uint32_t want, uint8_t *
     return status;
 }
 
+static enum tb_status gather_both(const struct gathering *g, uint32_t i, uint8_t *const room[2])
+{
+    if (room[0] == NULL || room[1] == NULL) return TB_SITE_NOMEM;
+    const enum tb_status status = gather(g, g->r->tied.first_of[i], room[0]);
+    return status == TB_OK ? gather(g, i, room[1]) : status;
+}
+
 /* TB_CONFLICT: they differ. */
 static enum tb_status compare_bytes(const struct gathering *g, uint32_t i)
 {
     const uint64_t bytes = g->r->wants[i].bytes;
     uint8_t *room[2] = {tb_malloc(bytes + 1), tb_malloc(bytes + 1)};
-    enum tb_status status = room[0] == NULL || room[1] == NULL ? TB_SITE_NOMEM : TB_OK;
-    if (status == TB_OK) status = gather(g, g->r->tied.first_of[i], room[0]);
-    if (status == TB_OK) status = gather(g, i, room[1]);
+    enum tb_status status = gather_both(g, i, room);
     if (status == TB_OK && memcmp(room[0], room[1], bytes) != 0) status = TB_CONFLICT;
     tb_free(room[0]);
     tb_free(room[1]);

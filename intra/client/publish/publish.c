@@ -324,21 +324,27 @@ static void take_back(struct tb_session *s, struct tb_publication *p)
     tb_session_unlock(s);
 }
 
+static int fill_and_seal(const struct publishing *w, struct tb_publication *p)
+{
+    int status = build_manifest(w, p);
+    if (status != TB_OK) return status;
+    status = make_places(w, p);
+    if (status != TB_OK) return status;
+    tb_publication_protect(w->s, p);
+    status = pass(w, p);
+    if (status != TB_OK) return status;
+    if (w->codec == TB_CODEC_RAW) tb_shadow_shelf(w->s, p, w->classes);
+    const enum tb_status exported = tb_publication_export(w->s, p);
+    if (exported != TB_OK)
+        return tb_fail(exported, "version %llu shard %u cannot be exported", (unsigned long long)p->number,
+                       p->shard);
+    return seal(w, p);
+}
+
 static int publish_new(const struct publishing *w, struct tb_publication *p)
 {
     TB_ASSERT(p->life == TB_PUBLICATION_NEW);
-    int status = build_manifest(w, p);
-    if (status == TB_OK) status = make_places(w, p);
-    if (status == TB_OK) tb_publication_protect(w->s, p);
-    if (status == TB_OK) status = pass(w, p);
-    if (status == TB_OK && w->codec == TB_CODEC_RAW) tb_shadow_shelf(w->s, p, w->classes);
-    if (status == TB_OK) {
-        const enum tb_status exported = tb_publication_export(w->s, p);
-        if (exported != TB_OK)
-            status = tb_fail(exported, "version %llu shard %u cannot be exported",
-                             (unsigned long long)p->number, p->shard);
-    }
-    if (status == TB_OK) status = seal(w, p);
+    const int status = fill_and_seal(w, p);
     if (status != TB_OK) {
         take_back(w->s, p);
         return status;
@@ -354,6 +360,47 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     return TB_OK;
 }
 
+static bool same_layout(const struct tb_manifest *a, const struct tb_manifest *b)
+{
+    return tb_digest_equal(&a->layout.id, &b->layout.id) && a->chunk_count == b->chunk_count &&
+           a->bytes == b->bytes;
+}
+
+static int compare(const struct publishing *w, const struct tb_publication *p, struct tb_publication *probe,
+                   const uint8_t *blobs)
+{
+    memcpy(probe->manifest.digests, p->manifest.digests, (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES);
+    probe->manifest.root = tb_manifest_root(&probe->manifest);
+    uint32_t differs = 0;
+    const struct tb_registration *r = w->o->registration;
+    const struct tb_pass with = {.manifest = &probe->manifest,
+                                 .tensors = r != NULL ? r->memory : NULL,
+                                 .rows = r != NULL ? r->rows : NULL,
+                                 .blobs = blobs,
+                                 .gpu = r != NULL ? r->gpu : NULL};
+    enum tb_status same = tb_pass_compare(w->s->crew, &with, &differs);
+    if (same == TB_OK && !tb_digest_equal(&probe->manifest.root, &p->manifest.root))
+        same = TB_CONFLICT; /* blobs' names */
+    const int status = tb_registration_missing(r);
+    if (status != TB_OK || same == TB_OK) return status;
+    return tb_fail(same, "version %llu shard %u was sealed with other bytes: chunk %u differs",
+                   (unsigned long long)p->number, p->shard, differs);
+}
+
+static int compare_and_seal(const struct publishing *w, struct tb_publication *p,
+                            struct tb_publication *probe, uint8_t *blobs)
+{
+    if (w->blob_bytes > 0 && blobs == NULL)
+        return tb_fail(TB_SITE_NOMEM, "no memory for a look at the blobs");
+    if (!same_layout(&probe->manifest, &p->manifest))
+        return tb_fail(TB_CONFLICT, "version %llu shard %u was sealed with another layout",
+                       (unsigned long long)p->number, p->shard);
+    int status = blobs != NULL ? copy_blobs(w->o, blobs) : TB_OK;
+    if (status != TB_OK) return status;
+    status = compare(w, p, probe, blobs);
+    return status == TB_OK ? seal(w, p) : status;
+}
+
 /* A shard sealed before: the same bytes are done, others are refused, and nothing is sent for a
  * look. */
 static int publish_again(const struct publishing *w, struct tb_publication *p)
@@ -361,36 +408,8 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
     TB_ASSERT(tb_publication_is_busy(p->life) && p->life != TB_PUBLICATION_NEW);
     struct tb_publication probe = {.shard = p->shard};
     int status = build_manifest(w, &probe);
-    const bool same_layout =
-        status == TB_OK && tb_digest_equal(&probe.manifest.layout.id, &p->manifest.layout.id) &&
-        probe.manifest.chunk_count == p->manifest.chunk_count && probe.manifest.bytes == p->manifest.bytes;
     uint8_t *blobs = w->blob_bytes > 0 ? tb_malloc(w->blob_bytes) : NULL;
-    if (status == TB_OK && w->blob_bytes > 0 && blobs == NULL)
-        status = tb_fail(TB_SITE_NOMEM, "no memory for a look at the blobs");
-    if (status == TB_OK && !same_layout)
-        status = tb_fail(TB_CONFLICT, "version %llu shard %u was sealed with another layout",
-                         (unsigned long long)p->number, p->shard);
-    if (status == TB_OK && blobs != NULL) status = copy_blobs(w->o, blobs);
-    if (status == TB_OK) {
-        memcpy(probe.manifest.digests, p->manifest.digests,
-               (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES);
-        probe.manifest.root = tb_manifest_root(&probe.manifest);
-        uint32_t differs = 0;
-        const struct tb_registration *r = w->o->registration;
-        const struct tb_pass with = {.manifest = &probe.manifest,
-                                     .tensors = r != NULL ? r->memory : NULL,
-                                     .rows = r != NULL ? r->rows : NULL,
-                                     .blobs = blobs,
-                                     .gpu = r != NULL ? r->gpu : NULL};
-        enum tb_status same = tb_pass_compare(w->s->crew, &with, &differs);
-        if (same == TB_OK && !tb_digest_equal(&probe.manifest.root, &p->manifest.root))
-            same = TB_CONFLICT; /* blobs' names */
-        status = tb_registration_missing(r);
-        if (status == TB_OK && same != TB_OK)
-            status = tb_fail(same, "version %llu shard %u was sealed with other bytes: chunk %u differs",
-                             (unsigned long long)p->number, p->shard, differs);
-    }
-    if (status == TB_OK) status = seal(w, p);
+    if (status == TB_OK) status = compare_and_seal(w, p, &probe, blobs);
     tb_free(blobs);
     tb_layouts_release(w->s->layouts, &probe.manifest_memory);
     return status;

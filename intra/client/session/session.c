@@ -90,6 +90,22 @@ static void free_session(struct tb_session *s)
     tb_free(s);
 }
 
+/* On failure free_session gives back what there is. */
+static int session_fill(struct tb_session *s, const struct tb_session_options *o)
+{
+    s->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (s->eventfd < 0) return tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
+    s->layouts = tb_layouts_new();
+    if (s->layouts == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a session");
+    int status = set_names(s, o);
+    if (status != TB_OK) return status;
+    status = tb_publisher_open(s, o);
+    if (status != TB_OK) return status;
+    if (tb_crew_new(o->threads, &s->crew) != TB_OK)
+        return tb_fail(TB_SITE_NOMEM, "no thread for the pool could be started");
+    return TB_OK;
+}
+
 static int session_new(const struct tb_session_options *o, struct tb_session **s_out)
 {
     struct tb_session *s = tb_calloc(1, sizeof *s);
@@ -109,13 +125,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
         snprintf(s->fabric_address, sizeof s->fabric_address, "%s%s", o->fabric_address,
                  strrchr(o->fabric_address, ':') == NULL ? ":0" : "");
     tb_session_lock_init(s);
-    s->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    int status = s->eventfd >= 0 ? set_names(s, o) : tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
-    s->layouts = tb_layouts_new();
-    if (status == TB_OK && s->layouts == NULL) status = tb_fail(TB_SITE_NOMEM, "no memory for a session");
-    if (status == TB_OK) status = tb_publisher_open(s, o);
-    if (status == TB_OK && tb_crew_new(o->threads, &s->crew) != TB_OK)
-        status = tb_fail(TB_SITE_NOMEM, "no thread for the pool could be started");
+    const int status = session_fill(s, o);
     if (status == TB_OK)
         *s_out = s;
     else
