@@ -3,6 +3,7 @@
  * its time; what was staged is the version (P1); nothing is left.
  *
  * Covers: intra/client/session/session.c intra/client/publish/publish.c
+ * Covers: intra/client/publish/version_unpublish.c
  * Covers: intra/client/follow/stage.c intra/client/follow/subscription.c */
 #include <signal.h>
 #include <stdlib.h>
