@@ -14,4 +14,12 @@ _Noreturn void tb_assert_failed(const char *file, int line, const char *expressi
 #define TB_CHECK(walk) (walk)
 #endif
 
+/* For an assert that takes over 1 % of a process in release (bench/asserts): in builds that check
+ * each turn alone. Elsewhere it is compiled, and not evaluated. */
+#if defined(TB_CHECK_TURNS) && TB_CHECK_TURNS
+#define TB_ASSERT_DEV(expression) TB_ASSERT(expression)
+#else
+#define TB_ASSERT_DEV(expression) ((void)sizeof(expression))
+#endif
+
 #endif

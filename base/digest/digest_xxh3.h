@@ -36,12 +36,14 @@ static struct tb_digest of(const void *bytes, size_t count)
 
 static void begin(struct tb_digest_state *s)
 {
-    TB_ASSERT(XXH3_128bits_reset(state_of(s)) == XXH_OK);
+    const XXH_errorcode error = XXH3_128bits_reset(state_of(s));
+    TB_ASSERT(error == XXH_OK);
 }
 
 static void update(struct tb_digest_state *s, const void *bytes, size_t count)
 {
-    TB_ASSERT(XXH3_128bits_update(state_of(s), bytes, count) == XXH_OK);
+    const XXH_errorcode error = XXH3_128bits_update(state_of(s), bytes, count);
+    TB_ASSERT(error == XXH_OK);
 }
 
 static struct tb_digest end(struct tb_digest_state *s)

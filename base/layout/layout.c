@@ -480,9 +480,11 @@ static void fill(struct block *b, const void *encoded, size_t encoded_bytes)
     uint32_t count = 0;
     char *names = b->names;
     tb_reader_init(&r, encoded, encoded_bytes);
-    TB_ASSERT(count_decode(&r, &count)); /* survey has been here */
+    bool good = count_decode(&r, &count);
+    TB_ASSERT(good); /* survey has been here */
     for (uint32_t i = 0; i < count; i++) {
-        TB_ASSERT(tensor_decode(&r, &t));
+        good = tensor_decode(&r, &t);
+        TB_ASSERT(good);
         t.tensor.name = memcpy(names, t.name, t.name_bytes);
         names[t.name_bytes] = '\0';
         names += (size_t)t.name_bytes + 1;

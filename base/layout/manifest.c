@@ -440,7 +440,8 @@ static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
         const uint8_t *name = NULL;
         uint16_t name_bytes = 0;
         uint64_t bytes = 0;
-        TB_ASSERT(blob_decode(&r, &name, &name_bytes, &bytes)); /* head_parse has been here */
+        const bool good = blob_decode(&r, &name, &name_bytes, &bytes);
+        TB_ASSERT(good); /* head_parse has been here */
         blobs[i] = (struct tb_blob){.name = memcpy(names, name, name_bytes), .bytes = bytes};
         names[name_bytes] = '\0';
         names += (size_t)name_bytes + 1;

@@ -50,7 +50,7 @@ struct table {
 /* Here, because walks over tables are most of what a catalog of thousands does. */
 static inline struct row *tb_table_row(const struct table *t, uint32_t index)
 {
-    TB_ASSERT(index < t->high);
+    TB_ASSERT_DEV(index < t->high); /* 3 % of what 10,000 workers that join cost (fleet.joins) */
     return (struct row *)(void *)(t->rows + (size_t)index * t->row_bytes);
 }
 /* A zeroed live row, or NONE when the table is full. */

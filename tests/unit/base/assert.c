@@ -4,6 +4,7 @@
 #include "base/assert.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -68,12 +69,30 @@ static void an_expression_that_holds_is_evaluated_once(void **state)
     assert_int_equal(calls, 1);
 }
 
+static int evaluated;
+
+static bool holds(void)
+{
+    return ++evaluated == 1;
+}
+
+/* This program is of no build that checks each turn. */
+static void an_assert_for_dev_builds_is_not_evaluated(void **state)
+{
+    (void)state;
+    TB_ASSERT_DEV(holds());
+    assert_int_equal(evaluated, 0);
+    TB_ASSERT(holds());
+    assert_int_equal(evaluated, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failure_says_where_and_aborts),
         cmocka_unit_test(long_expression_is_cut_and_ends_its_line),
         cmocka_unit_test(an_expression_that_holds_is_evaluated_once),
+        cmocka_unit_test(an_assert_for_dev_builds_is_not_evaluated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
