@@ -76,17 +76,6 @@ struct tb_field tb_bytes_of(const json_t *object, const char *key)
     return f;
 }
 
-struct tb_field tb_eta_of(const json_t *object)
-{
-    struct tb_field f = {"no estimate"};
-    const json_t *eta = json_object_get(object, "eta_s");
-    if (json_array_size(eta) != 2) return f;
-    (void)snprintf(f.text, sizeof f.text, "%s to %s",
-                   tb_show_seconds(json_number_value(json_array_get(eta, 0))).text,
-                   tb_show_seconds(json_number_value(json_array_get(eta, 1))).text);
-    return f;
-}
-
 void tb_show_window(const json_t *window)
 {
     if (!json_is_object(window)) return;

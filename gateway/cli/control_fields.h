@@ -26,7 +26,6 @@ struct tb_field tb_text_of(const json_t *object, const char *key);
 uint64_t tb_count_of(const json_t *object, const char *key);
 double tb_number_of(const json_t *object, const char *key);
 struct tb_field tb_bytes_of(const json_t *object, const char *key);
-struct tb_field tb_eta_of(const json_t *object); /* its eta_s: "3 s to 5 s", or "no estimate" */
 /* A link's `window`, docs/control.md, as a line of its own; nothing where it is null. */
 void tb_show_window(const json_t *window);
 

@@ -38,7 +38,8 @@ static bool add(const char *word, size_t bytes, struct tb_publish_wait *w)
     return true;
 }
 
-bool tb_publish_wait_parse(const char *text, struct tb_publish_wait *out)
+/* True where `text` is SITE, SITE:held or SITE:active, with commas between, and each site once. */
+static bool parse(const char *text, struct tb_publish_wait *out)
 {
     out->count = 0;
     for (;;) {
@@ -88,7 +89,7 @@ enum tb_cli_exit tb_publish_wait_read(const struct tb_cli_call *call, struct tb_
     *out = (struct tb_publish_wait){.call = call};
     TB_ASSERT(call->argument_count > 0); /* the table of commands says so */
     if (text == NULL) return TB_CLI_DONE;
-    if (!tb_publish_wait_parse(text, out))
+    if (!parse(text, out))
         return tb_say_usage(call->command->name, tb_cli_given(call, "json"),
                             "--wait takes SITE, SITE:held or SITE:active, with commas between");
     json_t *reply = ask_sites(call);

@@ -26,8 +26,6 @@ struct tb_publish_wait {
 /* Reads --wait, and asks the gateway's control socket, if that is open to us, whether there are
  * such sites: one that is none would be waited for without end. */
 enum tb_cli_exit tb_publish_wait_read(const struct tb_cli_call *call, struct tb_publish_wait *out);
-/* True where `text` is SITE, SITE:held or SITE:active, with commas between, and each site once. */
-bool tb_publish_wait_parse(const char *text, struct tb_publish_wait *out);
 
 struct tb_publish_waited {
     struct tb_session *session;

@@ -14,7 +14,8 @@
 
 /* ---- a cell ---- */
 
-void tb_table_number(double value, char out[32])
+/* "0.420", "12.3", "1234": three digits, or all of a whole number; "<0.001" of less. */
+static void show_number(double value, char out[32])
 {
     const double size = value < 0 ? -value : value;
     if (value > 0 && value < 0.0005) { /* a little is not nothing */
@@ -43,8 +44,8 @@ static void range_of(const json_t *value, bool raw, char out[TB_TABLE_CELL_BYTES
     char low[32], high[32];
     const double from = json_number_value(json_array_get(value, 0));
     const double to = json_number_value(json_array_get(value, 1));
-    tb_table_number(from, low);
-    tb_table_number(to, high);
+    show_number(from, low);
+    show_number(to, high);
     if (raw)
         (void)snprintf(out, TB_TABLE_CELL_BYTES, "%.3f-%.3f", from, to);
     else
@@ -63,7 +64,7 @@ static void number_of(const struct tb_column *c, const json_t *value, bool raw, 
         (void)snprintf(out, TB_TABLE_CELL_BYTES, "%.3f", json_number_value(value));
         return;
     }
-    tb_table_number(json_number_value(value) * scale_of(c->kind), text);
+    show_number(json_number_value(value) * scale_of(c->kind), text);
     (void)snprintf(out, TB_TABLE_CELL_BYTES, "%s", text);
 }
 

@@ -63,7 +63,4 @@ void tb_table_describe(FILE *to, const struct tb_column *columns, const json_t *
  * False: there is no such column. */
 bool tb_table_sort(json_t *rows, const struct tb_column *columns, const char *by);
 
-/* "0.420", "12.3", "1234": three digits, or all of a whole number; "<0.001" of less. */
-void tb_table_number(double value, char out[32]);
-
 #endif

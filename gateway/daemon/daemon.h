@@ -155,7 +155,7 @@ struct tb_daemon {
     struct tb_anchors *anchors; /* NULL: no anchor.dir */
     struct tb_adopt *adopt;     /* NULL: none was asked for yet */
 
-    struct tb_prover prover;
+    struct tb_arena_prover prover;
     pthread_t verifier;
     bool verifier_runs;
     bool verifier_digests; /* arena.reverify */
@@ -183,8 +183,8 @@ struct tb_daemon {
     bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool drain_asked; /* by an operator: the next tick begins it */
-    bool fault; /* something that must not happen did: exit code 1 */
-    bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */
+    bool fault;       /* something that must not happen did: exit code 1 */
+    bool left; /* a thread waits for a disk that does not answer, and what it touches is left as it is */
     tb_time_ns close_until;
 };
 

@@ -19,7 +19,7 @@ uint32_t tb_landing_threads(const struct tb_config *config)
 
 static void prove_all(struct tb_daemon *d)
 {
-    struct tb_prover *p = &d->prover;
+    struct tb_arena_prover *p = &d->prover;
     enum tb_status status = TB_AGAIN;
     while (status == TB_AGAIN && !atomic_load(&p->stop)) {
         struct tb_arena_verified done = {0};
@@ -45,7 +45,7 @@ static void *prover_main(void *user)
 /* The last chunk may land behind the last tick that saw one move: one more tick asks. */
 void tb_prover_ask(struct tb_daemon *d, bool moves)
 {
-    struct tb_prover *p = &d->prover;
+    struct tb_arena_prover *p = &d->prover;
     const bool due = moves || p->moved;
     p->moved = moves;
     if (due && p->runs && !atomic_exchange(&p->asked, true)) (void)sem_post(&p->due);
@@ -53,7 +53,7 @@ void tb_prover_ask(struct tb_daemon *d, bool moves)
 
 void tb_prover_start(struct tb_daemon *d)
 {
-    struct tb_prover *p = &d->prover;
+    struct tb_arena_prover *p = &d->prover;
     if (tb_landing_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
     p->runs = tb_arena_prove_later(d->arena, true) && tb_thread_start(&p->thread, prover_main, d) == 0;
     if (p->runs) return;
@@ -63,7 +63,7 @@ void tb_prover_start(struct tb_daemon *d)
 
 void tb_prover_end(struct tb_daemon *d)
 {
-    struct tb_prover *p = &d->prover;
+    struct tb_arena_prover *p = &d->prover;
     if (!p->runs) return;
     atomic_store(&p->stop, true);
     (void)sem_post(&p->due);

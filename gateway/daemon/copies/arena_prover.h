@@ -19,7 +19,7 @@
 struct tb_config;
 struct tb_daemon;
 
-struct tb_prover {
+struct tb_arena_prover {
     pthread_t thread;
     sem_t due;
     bool runs;
