@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "gateway/cli/bundle.h"
-#include "gateway/cli/control_client.h"
+#include "gateway/cli/versions/bundle.h"
+#include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/output.h"
 
 #define RANKS         2u

@@ -25,7 +25,7 @@
 #include <time.h>
 
 #include "base/layout/dtype.h"
-#include "gateway/cli/bundle.h"
+#include "gateway/cli/versions/bundle.h"
 #include "tombolo/tombolo.h"
 
 #define WAIT_MS 60000u

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "gateway/cli/config_commands.h"
-#include "gateway/cli/noun_commands.h"
-#include "gateway/cli/operator_commands.h"
+#include "gateway/cli/operator/noun_commands.h"
+#include "gateway/cli/operator/operator_commands.h"
 #include "gateway/cli/pki_commands.h"
 
 #define COMMON_OPTIONS                                                                                       \

@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "gateway/cli/cli.h"
-#include "gateway/cli/table.h"
+#include "gateway/cli/operator/table.h"
 
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);

@@ -6,8 +6,8 @@
 
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
-#include "gateway/cli/control_fields.h"
-#include "gateway/cli/noun_commands.h"
+#include "gateway/cli/operator/control_fields.h"
+#include "gateway/cli/operator/noun_commands.h"
 #include "gateway/cli/options.h"
 
 #define WORDS_MAX 64

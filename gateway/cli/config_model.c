@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/cli/control_fields.h"
+#include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/config/config_difference.h"

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "gateway/cli/cli.h"
-#include "gateway/cli/control_client.h"
+#include "gateway/cli/operator/control_client.h"
 #include "gateway/web/web_server.h"
 #include "tombolo/version.h"
 

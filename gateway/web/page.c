@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/lag_verdict.h"
+#include "gateway/cli/operator/lag_verdict.h"
 
 #define WARN_S 30.0 /* as `tombolo lag --check` */
 #define CRIT_S 120.0

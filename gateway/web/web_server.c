@@ -13,8 +13,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "gateway/cli/control_client.h"
-#include "gateway/cli/lag_verdict.h"
+#include "gateway/cli/operator/control_client.h"
+#include "gateway/cli/operator/lag_verdict.h"
 #include "gateway/web/metrics.h"
 #include "gateway/web/page.h"
 

@@ -1,7 +1,7 @@
 """Files and folders that a stranger prepared, for `publish`, `adopt` and a gateway's own files: none gets out, and none is believed (P8).
 
 Covers: base/private_file.c gateway/arena/arena_file.c gateway/store/store_file.c base/net/listen.c
-Covers: gateway/cli/bundle.c gateway/disk/folder_walk.c gateway/disk/given_files.c
+Covers: gateway/cli/versions/bundle.c gateway/disk/folder_walk.c gateway/disk/given_files.c
 """
 
 import os

@@ -3,7 +3,8 @@
  * held (P3), stored rows come back, and a written folder is the published one or has no marker.
  *
  * Covers: gateway/arena/arena.c gateway/arena/arena_file.c gateway/store/store.c
- * Covers: gateway/config/config.c gateway/cli/bundle.c gateway/cli/unbundle.c base/fault.c */
+ * Covers: gateway/config/config.c gateway/cli/versions/bundle.c gateway/cli/versions/unbundle.c
+ * Covers: base/fault.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,7 @@
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"
 #include "gateway/arena/arena_verify.h"
-#include "gateway/cli/unbundle.h"
+#include "gateway/cli/versions/unbundle.h"
 #include "gateway/config/config.h"
 #include "gateway/store/store.h"
 #include "gateway/store/store_load.h"

@@ -2,13 +2,14 @@
  * with its place; what a version carries becomes files with clean names that lie within its bytes,
  * or is refused. First byte: which.
  *
- * Covers: gateway/cli/bundle.c gateway/cli/bundle_names.c gateway/cli/unbundle.c */
+ * Covers: gateway/cli/versions/bundle.c gateway/cli/versions/bundle_names.c
+ * Covers: gateway/cli/versions/unbundle.c */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gateway/cli/unbundle.h"
+#include "gateway/cli/versions/unbundle.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/scratch.h"
 

@@ -2,13 +2,15 @@
  * schema 1 that can be sent; an answer that anybody may have given is taken as one or refused with
  * a sentence. First byte: which way.
  *
- * Covers: gateway/daemon/control/control.c gateway/cli/control_client.c
- * Covers: gateway/cli/control_fields.c gateway/cli/noun_rows.c gateway/cli/table.c
- * Covers: gateway/cli/noun_sites.c gateway/cli/noun_versions.c gateway/cli/noun_workers.c
- * Covers: gateway/cli/noun_chains.c */
+ * Covers: gateway/daemon/control/control.c gateway/cli/operator/control_client.c
+ * Covers: gateway/cli/operator/control_fields.c gateway/cli/operator/noun_rows.c
+ * Covers: gateway/cli/operator/table.c
+ * Covers: gateway/cli/operator/noun_sites.c gateway/cli/operator/noun_versions.c
+ * Covers: gateway/cli/operator/noun_workers.c
+ * Covers: gateway/cli/operator/noun_chains.c */
 #include "gateway/daemon/control/control.h"
-#include "gateway/cli/control_client.h"
-#include "gateway/cli/noun_rows.h"
+#include "gateway/cli/operator/control_client.h"
+#include "gateway/cli/operator/noun_rows.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Looks at its request as the daemon's do, and says back what it found. */

@@ -1,6 +1,7 @@
 """The audit record of real gateways: who did what, and who was denied (P8, P10).
 
-Covers: gateway/daemon/audit.c gateway/daemon/control/audit_commands.c gateway/cli/audit_command.c
+Covers: gateway/daemon/audit.c gateway/daemon/control/audit_commands.c
+Covers: gateway/cli/operator/audit_command.c
 Covers: gateway/store/store_audit.c gateway/daemon/persist.c
 """
 

@@ -1,9 +1,11 @@
 """`tombolo publish` and `tombolo subscribe` between two sites: files in at one site, the same files
 out at the other.
 
-Covers: gateway/cli/tombolo.c gateway/cli/publish_command.c gateway/cli/publish_run.c
-Covers: gateway/cli/subscribe_command.c gateway/cli/gateway_session.c
-Covers: gateway/cli/operator_commands.c gateway/cli/bundle.c gateway/cli/unbundle.c
+Covers: gateway/cli/tombolo.c gateway/cli/versions/publish_command.c
+Covers: gateway/cli/versions/publish_run.c
+Covers: gateway/cli/versions/subscribe_command.c gateway/cli/gateway_session.c
+Covers: gateway/cli/operator/operator_commands.c gateway/cli/versions/bundle.c
+Covers: gateway/cli/versions/unbundle.c
 """
 
 import contextlib

@@ -4,7 +4,7 @@ believed.
 
 Covers: gateway/daemon/copies/adoption.c gateway/daemon/copies/adopt_read.c
 Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/shard_files.c
-Covers: gateway/cli/adopt_command.c
+Covers: gateway/cli/operator/adopt_command.c
 Covers: gateway/daemon/copies/anchor_refill.c
 """
 

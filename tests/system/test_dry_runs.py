@@ -2,7 +2,8 @@
 would be, and changes nothing; the reason of one that is done is in the audit record (P10).
 
 Covers: gateway/daemon/control/version_commands.c gateway/daemon/control/audit_commands.c
-Covers: gateway/daemon/links/peer_limits.c gateway/cli/operator_commands.c gateway/cli/pin_commands.c
+Covers: gateway/daemon/links/peer_limits.c gateway/cli/operator/operator_commands.c
+Covers: gateway/cli/operator/pin_commands.c
 """
 
 import json

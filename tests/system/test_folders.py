@@ -2,8 +2,10 @@
 """What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a
 message for all that is neither.
 
-Covers: gateway/cli/subscribe_command.c gateway/cli/version_folder.c gateway/cli/version_hook.c
-Covers: gateway/cli/subscribe_run.c gateway/cli/version_arrival.c gateway/cli/withdrawn_folders.c
+Covers: gateway/cli/versions/subscribe_command.c gateway/cli/versions/version_folder.c
+Covers: gateway/cli/versions/version_hook.c
+Covers: gateway/cli/versions/subscribe_run.c gateway/cli/versions/version_arrival.c
+Covers: gateway/cli/versions/withdrawn_folders.c
 """
 
 import contextlib

@@ -3,7 +3,8 @@
 links are caused in test_links.py, too, and a day that is spent in test_limits.py.
 docs/lab-notes/lag-reasons.md has the list.
 
-Covers: gateway/cli/lag_command.c gateway/daemon/links/lag.c gateway/daemon/links/site_lag.c
+Covers: gateway/cli/operator/lag_command.c gateway/daemon/links/lag.c
+Covers: gateway/daemon/links/site_lag.c
 Covers: gateway/daemon/control/lag_status.c
 """
 

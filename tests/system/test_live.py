@@ -2,7 +2,8 @@
 """Workers prove what they compute from (P1, P8, P10): an operator asks, or each activation is
 looked at. A byte that changed in a worker's memory is an alarm that names tensor and rank.
 
-Covers: gateway/daemon/live/live_asks.c gateway/daemon/live/live_status.c gateway/cli/verify_command.c
+Covers: gateway/daemon/live/live_asks.c gateway/daemon/live/live_status.c
+Covers: gateway/cli/operator/verify_command.c
 Covers: intra/client/live/live_proof.c intra/client/live/live_plan.c intra/client/live/prover.c
 Covers: gateway/daemon/control/lag_evidence.c
 """

@@ -1,9 +1,9 @@
 """`tombolo sites`, `peers`, `models`, `versions`, `workers`, `groups`, `streams`, `chains`, and
 `describe`: lists that say what the gateway says, in every form (P10).
 
-Covers: gateway/cli/noun_commands.c gateway/cli/show_table.c gateway/cli/tombolo.c
+Covers: gateway/cli/operator/noun_commands.c gateway/cli/operator/show_table.c gateway/cli/tombolo.c
 Covers: gateway/daemon/control/group_status.c gateway/daemon/control/event_commands.c
-Covers: gateway/cli/events_command.c
+Covers: gateway/cli/operator/events_command.c
 """
 
 import contextlib

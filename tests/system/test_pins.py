@@ -4,7 +4,8 @@
 Covers: gateway/daemon/control/version_commands.c gateway/daemon/control/control.c
 Covers: gateway/daemon/links/withdrawals.c gateway/catalog/versions.c gateway/store/store.c
 Covers: gateway/daemon/links/site_lag.c gateway/daemon/control/lag_evidence.c
-Covers: gateway/cli/operator_commands.c gateway/cli/pin_commands.c gateway/cli/subscribe_command.c
+Covers: gateway/cli/operator/operator_commands.c gateway/cli/operator/pin_commands.c
+Covers: gateway/cli/versions/subscribe_command.c
 """
 
 import contextlib

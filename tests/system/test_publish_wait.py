@@ -1,7 +1,7 @@
 """`tombolo publish --wait`: it ends when the sites that were named have the version, and says how
 far they are (P6, P10).
 
-Covers: gateway/cli/publish_wait.c
+Covers: gateway/cli/versions/publish_wait.c
 """
 
 import json

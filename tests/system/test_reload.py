@@ -1,7 +1,8 @@
 """The configuration is read again while versions cross: what can change without a restart does, with no stream closed, and a file
 that is not good changes nothing (P6, P8, P9, P10).
 
-Covers: gateway/daemon/reload.c gateway/daemon/reload_rooms.c gateway/cli/reload_command.c gateway/cli/config_show_commands.c
+Covers: gateway/daemon/reload.c gateway/daemon/reload_rooms.c gateway/cli/operator/reload_command.c
+Covers: gateway/cli/config_show_commands.c
 """
 
 import json

@@ -1,6 +1,7 @@
 /* Files become tensors and blobs, and again the same files: byte-identical, whatever they are; what
  * cannot travel is refused with its path. P1, P7, P10.
- * Covers: gateway/cli/bundle.c gateway/cli/bundle_names.c gateway/cli/unbundle.c
+ * Covers: gateway/cli/versions/bundle.c gateway/cli/versions/bundle_names.c
+ * Covers: gateway/cli/versions/unbundle.c
  * Covers: gateway/disk/file_names.c */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,8 +18,8 @@
 
 #include "base/fault.h"
 #include "base/layout/dtype.h"
-#include "gateway/cli/bundle.h"
-#include "gateway/cli/unbundle.h"
+#include "gateway/cli/versions/bundle.h"
+#include "gateway/cli/versions/unbundle.h"
 #include "gateway/disk/file_names.h"
 #include "tests/unit/scratch.h"
 

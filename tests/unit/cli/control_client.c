@@ -1,6 +1,6 @@
 /* The control socket's client believes nothing of the answer and never waits past its time. P7,
  * P10. The server here is a thread that says one prepared thing.
- * Covers: gateway/cli/control_client.c */
+ * Covers: gateway/cli/operator/control_client.c */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/cli/control_client.h"
+#include "gateway/cli/operator/control_client.h"
 #include "tests/unit/scratch.h"
 
 struct server {

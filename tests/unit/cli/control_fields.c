@@ -1,8 +1,8 @@
 /* control_fields.c - fields of a gateway's answer on a terminal. The answer is a stranger's: a
  * field that is missing or of another type is "-", 0 or "no estimate", and none forges a line
  * (P10).
- * Covers: gateway/cli/control_fields.c */
-#include "gateway/cli/control_fields.h"
+ * Covers: gateway/cli/operator/control_fields.c */
+#include "gateway/cli/operator/control_fields.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* lag_verdict.c - the worst row is the first, nothing unknown is fine, and each reason has its
  * advice (P10).
  *
- * Covers: gateway/cli/lag_verdict.c */
-#include "gateway/cli/lag_verdict.h"
+ * Covers: gateway/cli/operator/lag_verdict.c */
+#include "gateway/cli/operator/lag_verdict.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /* noun_rows.c - rows of sites, peers, models and the others say what the gateway's answers say. A
  * number that is not known there is not known here, and any answer of a stranger is borne (P10).
  *
- * Covers: gateway/cli/noun_rows.c gateway/cli/noun_sites.c gateway/cli/noun_versions.c
- * Covers: gateway/cli/noun_workers.c gateway/cli/noun_chains.c */
-#include "gateway/cli/noun_rows.h"
+ * Covers: gateway/cli/operator/noun_rows.c gateway/cli/operator/noun_sites.c
+ * Covers: gateway/cli/operator/noun_versions.c
+ * Covers: gateway/cli/operator/noun_workers.c gateway/cli/operator/noun_chains.c */
+#include "gateway/cli/operator/noun_rows.h"
 
 #include <stdio.h>
 #include <string.h>

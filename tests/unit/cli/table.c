@@ -1,8 +1,8 @@
 /* table.c - a table has one unit for each quantity, tells "none" from "not known", fits its width,
  * and no text of a stranger drives a terminal (P10).
  *
- * Covers: gateway/cli/table.c */
-#include "gateway/cli/table.h"
+ * Covers: gateway/cli/operator/table.c */
+#include "gateway/cli/operator/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A folder holds one whole version or is not there,
  * whenever a run ends; only our own folders are removed; a withdrawal and `latest` change by one
  * rename. P1, P2, P10.
- * Covers: gateway/cli/version_folder.c gateway/cli/path_status.c */
+ * Covers: gateway/cli/versions/version_folder.c gateway/cli/path_status.c */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 
 #include "base/allocate.h"
 #include "base/fault.h"
-#include "gateway/cli/unbundle.h"
-#include "gateway/cli/version_folder.h"
+#include "gateway/cli/versions/unbundle.h"
+#include "gateway/cli/versions/version_folder.h"
 #include "tests/unit/scratch.h"
 
 #define V3 "000001-0000000000000000003"

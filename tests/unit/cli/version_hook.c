@@ -1,7 +1,7 @@
 /* version_hook.c - the command of `subscribe --on-version`: its environment, its output, and each
  * way in which it may end.
- * Covers: gateway/cli/version_hook.c */
-#include "gateway/cli/version_hook.h"
+ * Covers: gateway/cli/versions/version_hook.c */
+#include "gateway/cli/versions/version_hook.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
