@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 from harness import SOURCE, Failed, Process, Skipped, Veth, expect, main, scenario, wait_for
@@ -187,4 +188,4 @@ def shows_two_sites(machine):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,8 +4,7 @@ links are caused in test_links.py, too, and a day that is spent in test_limits.p
 docs/lab-notes/lag-reasons.md has the list.
 
 Covers: gateway/cli/operator/lag_command.c gateway/daemon/links/lag.c
-Covers: gateway/daemon/links/site_lag.c
-Covers: gateway/daemon/control/lag_status.c
+Covers: gateway/daemon/links/site_lag.c gateway/daemon/control/lag_status.c
 """
 
 import contextlib
