@@ -60,7 +60,7 @@ enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now,
     tb_catalog_enter(c, now);
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
-    if (!tb_crossing_may_be_abandoned(c, version_at(c, i))) return TB_BAD_STATE;
+    if (!tb_version_crossing_may_end(c, version_at(c, i))) return TB_BAD_STATE;
     tb_version_end(c, i, TB_VERSION_IS_ABANDONED, "newer_is_sooner");
     return tb_catalog_settle(c, TB_OK);
 }

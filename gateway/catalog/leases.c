@@ -21,7 +21,7 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
     if (tb_id_is_zero(&info->id) || !tb_name_valid(info->name.text) || !tb_name_valid(info->host.text))
         return TB_BAD_ARGUMENT;
     if (tb_catalog_session_find(c, &info->id) != NONE) return TB_CONFLICT;
-    return tb_session_row_new(c, info) == NONE ? tb_catalog_refuse_full(c, &c->sessions) : TB_OK;
+    return tb_worker_session_row_new(c, info) == NONE ? tb_catalog_refuse_full(c, &c->sessions) : TB_OK;
 }
 
 static void set_silent(struct tb_catalog *c, struct session *s, bool silent)

@@ -32,7 +32,7 @@ static enum tb_status note_up(struct tb_catalog *c, const struct tb_name *name, 
     {
         if (tb_reference_find(c, TB_REFERENCE_SITE, i, site) == NONE) continue;
         version_at(c, i)->fed_at = c->now; /* what only it may have can come from now on */
-        tb_crossing_ask_again(c, i);
+        tb_version_crossing_again(c, i);
     }
     tb_catalog_touch_models(c);
     return TB_OK;
@@ -74,7 +74,7 @@ void tb_catalog_site_leaves(struct tb_catalog *c, tb_time_ns now, const struct t
         const uint32_t version = reference_at(c, r)->version;
         next = reference_at(c, r)->owner_next;
         tb_reference_end(c, r);
-        tb_crossing_ask_again(c, version);
+        tb_version_crossing_again(c, version);
         tb_catalog_touch_version(c, version);
     }
     (void)tb_catalog_settle(c, TB_OK);
@@ -88,7 +88,7 @@ void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct 
     const uint32_t r = s == NONE || v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_SITE, v, s);
     if (r == NONE) return;
     tb_reference_end(c, r);
-    tb_crossing_ask_again(c, v);
+    tb_version_crossing_again(c, v);
     (void)tb_catalog_settle(c, TB_OK);
 }
 
@@ -262,7 +262,7 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
         v->key.root = key->root;
         tb_version_name_ready(c, version);
     }
-    if (!had) tb_crossing_ask_again(c, version);
+    if (!had) tb_version_crossing_again(c, version);
     tb_catalog_touch_version(c, version);
 }
 
@@ -274,7 +274,7 @@ static void offered_to_home(struct tb_catalog *c, uint32_t version, struct refer
     if (ref->has) return;
     ref->has = true;
     version_at(c, version)->fed_at = c->now;
-    tb_crossing_ask_again(c, version);
+    tb_version_crossing_again(c, version);
     tb_catalog_touch_version(c, version);
 }
 
@@ -309,7 +309,7 @@ static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site
     tb_record_gone(c, version, &site_at(c, site)->name);
     if (r != NONE) {
         tb_reference_end(c, r);
-        tb_crossing_ask_again(c, version);
+        tb_version_crossing_again(c, version);
     }
     if (!home && ends_everywhere(c, version, &site_at(c, site)->name, state)) believe_end(c, version, state);
     return TB_OK;

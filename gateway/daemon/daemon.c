@@ -373,7 +373,7 @@ static enum tb_status fabric_open(struct tb_daemon *d)
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = tb_landing_threads(c),
+                                              .threads = tb_home_threads(c),
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);
@@ -477,7 +477,7 @@ static enum tb_status loop_open(struct tb_daemon *d)
 
 static enum tb_status session_limits_open(struct tb_daemon *d)
 {
-    return tb_session_limits_open(&d->session_limits, d->config);
+    return tb_worker_session_limits_open(&d->session_limits, d->config);
 }
 
 enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
@@ -648,7 +648,7 @@ void tb_daemon_close(struct tb_daemon *d)
     d->config = d->given;
     uv_walk(&d->loop, close_handle, NULL);
     uv_run(&d->loop, UV_RUN_DEFAULT);
-    tb_session_limits_close(&d->session_limits);
+    tb_worker_session_limits_close(&d->session_limits);
     if (uv_loop_close(&d->loop) != 0 || d->left) d->fault = true;
     pthread_mutex_destroy(&d->hop_lock);
 }

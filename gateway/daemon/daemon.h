@@ -90,7 +90,7 @@ struct tb_daemon {
     struct tb_control *control, *control_read; /* the second one answers reads alone; NULL: none */
     struct tb_listener *session_unix, *session_tls;
 
-    struct tb_session_limits session_limits;
+    struct tb_worker_session_limits session_limits;
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
     uint32_t session_count; /* connections, and sessions that are away */

@@ -49,7 +49,7 @@ enum tb_status tb_reload_rooms(struct tb_daemon *d, struct tb_reload *plan)
     d->config = plan->next;
     plan->next = NULL;
     if (d->config->log_level != was->log_level) tb_log_set(d->config->log_level, STDERR_FILENO);
-    tb_session_limits_change(&d->session_limits, d->config);
+    tb_worker_session_limits_change(&d->session_limits, d->config);
     tb_sessions_rights_changed(d);
     if (plan->tls != NULL) tb_certificates_take(d, plan->tls);
     plan->tls = NULL;

@@ -101,7 +101,7 @@ static void place_session(struct tb_catalog *c, uint32_t i)
             s->rack += c->limits.sessions + 1;
 }
 
-uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info)
+uint32_t tb_worker_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info)
 {
     const uint32_t i = tb_table_new_of(&c->sessions, tb_identity_owner(info->identity), info->publishes);
     if (i == NONE) return NONE;

@@ -73,13 +73,13 @@ uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct versi
                                   struct tb_name from_out[TB_CATALOG_FROM_MAX])
 {
     struct sources from = {from_out, 0};
-    if (tb_crossing_stands(c, v)) add_sources(c, v, true, &from);
+    if (tb_version_crossing_stands(c, v)) add_sources(c, v, true, &from);
     add_sources(c, v, false, &from);
     return from.count;
 }
 
 /* CROSS is said again when the sites that can be asked changed. */
-void tb_crossing_ask_again(struct tb_catalog *c, uint32_t version)
+void tb_version_crossing_again(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!tb_version_lives(v) || v->whole || tb_version_leaves(v) ||
@@ -160,17 +160,18 @@ static bool stands_still(const struct tb_catalog *c, const struct version *v)
     return tb_time_since(tb_version_sign(c, v, v->moved_at), c->now) >= c->config.lease_ns;
 }
 
-bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v)
+bool tb_version_crossing_stands(const struct tb_catalog *c, const struct version *v)
 {
     return tb_version_cross_begun(v) && stands_still(c, v);
 }
 
 /* It stands, or nobody can be asked for it any more and it brought nothing for as long. (What home
  * lacks comes from its ranks.) */
-bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v)
+bool tb_version_crossing_stuck(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (tb_version_cross_begun(v) || model_at(c, v->model)->config.is_home) return tb_crossing_stands(c, v);
+    if (tb_version_cross_begun(v) || model_at(c, v->model)->config.is_home)
+        return tb_version_crossing_stands(c, v);
     return stands_still(c, v) && tb_catalog_crossing_from(c, v, from) == 0;
 }
 
@@ -182,7 +183,7 @@ static bool begun_and_moving(const struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (!lacking(v, model) || !tb_version_cross_begun(v) || tb_crossing_stands(c, v)) continue;
+        if (!lacking(v, model) || !tb_version_cross_begun(v) || tb_version_crossing_stands(c, v)) continue;
         if (tb_catalog_crossing_from(c, v, from) > 0) return true;
     }
     return false;
@@ -219,7 +220,7 @@ static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-bool tb_crossing_may_be_abandoned(const struct tb_catalog *c, const struct version *v)
+bool tb_version_crossing_may_end(const struct tb_catalog *c, const struct version *v)
 {
     const struct tb_catalog_model *m = &model_at(c, v->model)->config;
     if (!lacking(v, v->model) || !tb_version_cross_begun(v) || v->wanted || v->pinned || m->every ||

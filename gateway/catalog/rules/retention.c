@@ -85,7 +85,7 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
         newer_count(c, v, true) < model_at(c, v->model)->config.keep)
         return LAST_COPY;
     if (!v->whole && newer_count(c, v, true) == 0 &&
-        !(tb_crossing_stuck(c, v) && newer_count(c, v, false) > 0)) /* P6 */
+        !(tb_version_crossing_stuck(c, v) && newer_count(c, v, false) > 0)) /* P6 */
         return ARRIVING;
     return GOES;
 }

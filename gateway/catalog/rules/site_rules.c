@@ -26,7 +26,7 @@ static void doubt(struct tb_catalog *c, uint32_t site, uint32_t since)
         if (ref->told_in >= since) continue;
         const uint32_t version = ref->version;
         tb_reference_end(c, r);
-        tb_crossing_ask_again(c, version);
+        tb_version_crossing_again(c, version);
     }
 }
 
@@ -63,8 +63,8 @@ static bool began_to_stand(struct tb_catalog *c)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->whole || v->stands_told || !tb_crossing_stands(c, v)) continue;
-        tb_crossing_ask_again(c, i);
+        if (v->whole || v->stands_told || !tb_version_crossing_stands(c, v)) continue;
+        tb_version_crossing_again(c, i);
         any = true;
     }
     return any;
@@ -73,7 +73,7 @@ static bool began_to_stand(struct tb_catalog *c)
 void tb_sites_tick(struct tb_catalog *c)
 {
     bool any = began_to_stand(c);
-    EACH(c->versions, i) version_at(c, i)->stands_told = tb_crossing_stands(c, version_at(c, i));
+    EACH(c->versions, i) version_at(c, i)->stands_told = tb_version_crossing_stands(c, version_at(c, i));
     EACH(c->sites, s)
     {
         any |= doubt_due(c, s);

@@ -12,7 +12,7 @@
 #define STEP_BYTES ((uint64_t)16 << 20)
 #define NICE       10
 
-uint32_t tb_landing_threads(const struct tb_config *config)
+uint32_t tb_home_threads(const struct tb_config *config)
 {
     return tb_fabric_threads(config->fabric_threads, tb_cores_allowed() / 2);
 }
@@ -54,7 +54,7 @@ void tb_prover_ask(struct tb_daemon *d, bool moves)
 void tb_prover_start(struct tb_daemon *d)
 {
     struct tb_arena_prover *p = &d->prover;
-    if (tb_landing_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
+    if (tb_home_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
     p->runs = tb_arena_prove_later(d->arena, true) && tb_thread_start(&p->thread, prover_main, d) == 0;
     if (p->runs) return;
     (void)tb_arena_prove_later(d->arena, false);

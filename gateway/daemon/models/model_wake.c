@@ -85,6 +85,6 @@ void tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name
         follows = follows || tb_name_equal(&s->from[i], &p->site);
     if (!follows) return;
     const struct tb_identity gateway = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
-    const struct tb_model_user user = {tb_session_owner(&gateway), true};
+    const struct tb_model_user user = {tb_worker_session_owner(&gateway), true};
     if (tb_model_wake(d, name, &user) != TB_OK) return; /* the peer says it again */
 }

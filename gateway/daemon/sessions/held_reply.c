@@ -42,7 +42,7 @@ static bool held_share_spent(const struct tb_worker_session *s)
     struct tb_persist_usage u;
     tb_persist_usage(s->d, &u);
     const uint64_t before = u.held.spent; /* of all sessions, ever */
-    return !tb_session_share_room(s, &u.held, u.held_max, 1, held_of) && u.held.spent != before;
+    return !tb_worker_session_share_room(s, &u.held, u.held_max, 1, held_of) && u.held.spent != before;
 }
 
 static enum tb_status hold(struct tb_worker_session *s, const struct tb_held_reply *reply)

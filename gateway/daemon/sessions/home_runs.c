@@ -307,7 +307,7 @@ static bool may_wait(const struct tb_worker_session *s, uint32_t bytes)
     const bool spent = waits_of(s) >= WAITING_SESSION_MAX;
     g->refused += spent;
     g->spent += spent;
-    return !spent && tb_session_share_room(s, g, s->d->bounds.sessions, 1, waits_of) &&
+    return !spent && tb_worker_session_share_room(s, g, s->d->bounds.sessions, 1, waits_of) &&
            bytes <= TB_WAITING_PAYLOAD_BYTES;
 }
 
@@ -354,7 +354,7 @@ bool tb_home_runs_sleeps(struct tb_worker_session *s, const struct tb_name *name
                          const struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    const struct tb_model_user user = {tb_session_owner(&s->identity),
+    const struct tb_model_user user = {tb_worker_session_owner(&s->identity),
                                        tb_rights_may(d->config, name, &s->identity, true)};
     const enum tb_status status = tb_model_wake(d, name, &user);
     if (status == TB_OK || status == TB_NOT_FOUND) return false;

@@ -189,7 +189,7 @@ enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wir
 {
     struct tb_msg_cancel m;
     if (tb_msg_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (tb_session_glitch(s, TB_GLITCH_CANCELLED)) return TB_OK;
+    if (tb_worker_session_glitch(s, TB_GLITCH_CANCELLED)) return TB_OK;
     for (const struct tb_pending_wait *w = s->waits; w != NULL; w = w->next) {
         if (w->request != m.request) continue;
         tb_catalog_cancel(s->d->catalog, tb_clock_now(), w->handle);

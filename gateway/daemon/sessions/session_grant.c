@@ -30,7 +30,7 @@ enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wai
     grant->owner = owner->id;
     grant->deadline = tb_time_add(tb_clock_now(), GRANT_WAIT_NS);
     const struct tb_worker_session *by = tb_worker_find(d, &grant->reader); /* NULL: this gateway */
-    if (by != NULL && !tb_session_share_room(by, &d->grants.gauge, d->bounds.references, 1, grants_of))
+    if (by != NULL && !tb_worker_session_share_room(by, &d->grants.gauge, d->bounds.references, 1, grants_of))
         return TB_SITE_NOMEM;
     const enum tb_status status = tb_grants_put(&d->grants, d->bounds.references, grant);
     if (status != TB_OK) return status;

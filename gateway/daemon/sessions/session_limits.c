@@ -22,7 +22,7 @@
  * it. */
 #define NETWORKS_PART 8u
 
-void tb_session_limits_change(struct tb_session_limits *l, const struct tb_config *config)
+void tb_worker_session_limits_change(struct tb_worker_session_limits *l, const struct tb_config *config)
 {
     TB_ASSERT(l->strangers != NULL && l->glitches != NULL);
     l->strangers->open_each = config->handshakes_open;
@@ -34,7 +34,8 @@ void tb_session_limits_change(struct tb_session_limits *l, const struct tb_confi
         l->network_count += tb_network_parse(config->session_networks[i], &l->networks[l->network_count]);
 }
 
-enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct tb_config *config)
+enum tb_status tb_worker_session_limits_open(struct tb_worker_session_limits *l,
+                                             const struct tb_config *config)
 {
     const uint32_t connections = config->session_max + TB_BOUNDS_GREETING;
     const uint32_t places = tb_share_places(connections);
@@ -45,16 +46,16 @@ enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct 
     tb_share_init(&l->connections, l->places, connections);
     l->partial.bound = TB_PARTIAL_BYTES_MAX;
     l->strangers->open_all = TB_BOUNDS_GREETING / 4 * 3;
-    tb_session_limits_change(l, config);
+    tb_worker_session_limits_change(l, config);
     return TB_OK;
 }
 
-void tb_session_limits_close(struct tb_session_limits *l)
+void tb_worker_session_limits_close(struct tb_worker_session_limits *l)
 {
     tb_free(l->places);
     tb_free(l->strangers);
     tb_free(l->glitches);
-    *l = (struct tb_session_limits){.network_count = 0};
+    *l = (struct tb_worker_session_limits){.network_count = 0};
 }
 
 /* ---- coming in ---- */
@@ -77,17 +78,17 @@ static void refused(struct tb_daemon *d, const struct tb_identity *identity, con
 
 static bool is_shut(struct tb_daemon *d, const struct tb_identity *identity)
 {
-    return tb_glitch_shut(d->session_limits.glitches, tb_session_owner(identity), tb_clock_now()) != 0;
+    return tb_glitch_shut(d->session_limits.glitches, tb_worker_session_owner(identity), tb_clock_now()) != 0;
 }
 
-static bool admit_local(struct tb_daemon *d, int fd, struct tb_session_door *door)
+static bool admit_local(struct tb_daemon *d, int fd, struct tb_worker_session_door *door)
 {
-    struct tb_session_limits *l = &d->session_limits;
+    struct tb_worker_session_limits *l = &d->session_limits;
     struct ucred cred;
     socklen_t bytes = sizeof cred;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return true; /* chan.c refuses it */
     const struct tb_identity identity = {.kind = TB_IDENTITY_UNIX, .uid = cred.uid};
-    const uint64_t owner = tb_session_owner(&identity);
+    const uint64_t owner = tb_worker_session_owner(&identity);
     tb_log_of_identity(&identity);
     const bool shut = is_shut(d, &identity);
     const bool room = tb_share_room(&l->connections, owner, tb_rights_publishes(d->config, &identity));
@@ -103,17 +104,18 @@ static bool admit_local(struct tb_daemon *d, int fd, struct tb_session_door *doo
     return !shut && room;
 }
 
-static bool in_network(const struct tb_session_limits *l, const struct sockaddr *from)
+static bool in_network(const struct tb_worker_session_limits *l, const struct sockaddr *from)
 {
     for (uint32_t i = 0; i < l->network_count; i++)
         if (tb_network_has(&l->networks[i], from)) return true;
     return false;
 }
 
-static bool admit_remote(struct tb_daemon *d, const struct tb_address *from, struct tb_session_door *door)
+static bool admit_remote(struct tb_daemon *d, const struct tb_address *from,
+                         struct tb_worker_session_door *door)
 {
     static const struct tb_identity nobody = {.kind = TB_IDENTITY_NONE};
-    struct tb_session_limits *l = &d->session_limits;
+    struct tb_worker_session_limits *l = &d->session_limits;
     tb_address_format(from, door->address, sizeof door->address);
     door->from_network = in_network(l, &from->any) && l->unfinished < l->connections.bound / NETWORKS_PART;
     if (door->from_network) {
@@ -133,16 +135,16 @@ static bool admit_remote(struct tb_daemon *d, const struct tb_address *from, str
     return false;
 }
 
-bool tb_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
-                      struct tb_session_door *door_out)
+bool tb_worker_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
+                             struct tb_worker_session_door *door_out)
 {
-    *door_out = (struct tb_session_door){.uid_owner = TB_SHARE_OURS};
+    *door_out = (struct tb_worker_session_door){.uid_owner = TB_SHARE_OURS};
     return local ? admit_local(d, fd, door_out) : admit_remote(d, from, door_out);
 }
 
-static void handshake_end(struct tb_daemon *d, struct tb_session_door *door, bool good)
+static void handshake_end(struct tb_daemon *d, struct tb_worker_session_door *door, bool good)
 {
-    struct tb_session_limits *l = &d->session_limits;
+    struct tb_worker_session_limits *l = &d->session_limits;
     TB_ASSERT(!door->from_network || l->unfinished > 0);
     if (door->from_network) l->unfinished--;
     if (door->handshake != 0) tb_handshake_end(l->strangers, door->handshake, tb_clock_now(), good);
@@ -156,7 +158,7 @@ static void allow(struct tb_worker_session *s)
     tb_wire_allow(s->wire, publishes ? TB_MSG_FRAME_BYTES_MAX : READER_BYTES, publishes);
 }
 
-void tb_session_greeted(struct tb_worker_session *s)
+void tb_worker_session_greeted(struct tb_worker_session *s)
 {
     TB_ASSERT(s->welcomed && s->wire != NULL);
     handshake_end(s->d, &s->door, true);
@@ -174,24 +176,24 @@ static uint64_t frame_bytes_of(const struct tb_worker_session *s)
     return s->wire != NULL ? tb_wire_in_bytes(s->wire) : 0;
 }
 
-bool tb_session_frame_room(struct tb_worker_session *s)
+bool tb_worker_session_frame_room(struct tb_worker_session *s)
 {
     struct tb_wire_budget *b = &s->d->session_limits.partial;
     if (b->used <= b->bound / 4 || !s->welcomed) return true;
-    if (tb_session_share_used(s, frame_bytes_of) <= b->bound / 4) return true;
+    if (tb_worker_session_share_used(s, frame_bytes_of) <= b->bound / 4) return true;
     b->refused++;
     b->spent++;
     return false;
 }
 
-void tb_session_door_end(struct tb_daemon *d, struct tb_session_door *door)
+void tb_worker_session_door_end(struct tb_daemon *d, struct tb_worker_session_door *door)
 {
     handshake_end(d, door, false);
     tb_share_give(&d->session_limits.connections, door->uid_owner);
     door->uid_owner = TB_SHARE_OURS;
 }
 
-bool tb_session_shut_out(struct tb_worker_session *s)
+bool tb_worker_session_shut_out(struct tb_worker_session *s)
 {
     if (!is_shut(s->d, &s->identity)) return false;
     s->refused = true;
@@ -216,11 +218,11 @@ static void shut_out_tell(struct tb_worker_session *s, enum tb_glitch_kind kind,
     tb_log_end(&l);
 }
 
-bool tb_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind)
+bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind)
 {
     struct tb_daemon *d = s->d;
     if (s->identity.kind == TB_IDENTITY_NONE) return false; /* its handshake failed, and counts as such */
-    const uint64_t key = tb_session_owner(&s->identity);
+    const uint64_t key = tb_worker_session_owner(&s->identity);
     if (!tb_glitch_note(d->session_limits.glitches, key, kind, tb_clock_now())) return false;
     shut_out_tell(s, kind, key);
     for (struct tb_worker_session *other = d->sessions; other != NULL; other = other->next)

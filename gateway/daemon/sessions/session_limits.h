@@ -21,7 +21,7 @@ struct tb_worker_session;
 #define TB_PARTIAL_BYTES_MAX ((uint64_t)512 << 20) /* of frames that are not whole yet, also of links */
 #define TB_SESSION_NETWORKS  64u
 
-struct tb_session_limits {
+struct tb_worker_session_limits {
     struct tb_wire_budget partial;
     struct tb_share_table connections; /* over the unix socket, by uid */
     struct tb_share *places;
@@ -33,7 +33,7 @@ struct tb_session_limits {
 };
 
 /* The party of a connection, before it said anything. */
-struct tb_session_door {
+struct tb_worker_session_door {
     uint64_t uid_owner; /* of a share of connections; 0: none */
     uint64_t handshake; /* the address whose unfinished handshake it is; 0: none */
     bool from_network;  /* unfinished, of session.networks */
@@ -41,29 +41,29 @@ struct tb_session_door {
 };
 
 /* TB_SITE_NOMEM. */
-TB_MUST_USE enum tb_status tb_session_limits_open(struct tb_session_limits *l,
-                                                  const struct tb_config *config);
+TB_MUST_USE enum tb_status tb_worker_session_limits_open(struct tb_worker_session_limits *l,
+                                                         const struct tb_config *config);
 /* A reload changed limits.* or session.networks. */
-void tb_session_limits_change(struct tb_session_limits *l, const struct tb_config *config);
-void tb_session_limits_close(struct tb_session_limits *l);
+void tb_worker_session_limits_change(struct tb_worker_session_limits *l, const struct tb_config *config);
+void tb_worker_session_limits_close(struct tb_worker_session_limits *l);
 
 /* Whether a connection may become one more. False: it is counted and logged, and to be closed. */
-bool tb_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
-                      struct tb_session_door *door_out);
+bool tb_worker_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
+                             struct tb_worker_session_door *door_out);
 /* It said HELLO and was welcomed: its handshake counts no more, and its frames may be as large as
  * its rights need. */
-void tb_session_greeted(struct tb_worker_session *s);
+void tb_worker_session_greeted(struct tb_worker_session *s);
 /* Likewise of all, once the configuration is another one. */
 void tb_sessions_rights_changed(struct tb_daemon *d);
 /* A part of a frame came: whether its identity has no more of all partial frames than its share.
  * False: it is counted, and the connection is to be closed. */
-bool tb_session_frame_room(struct tb_worker_session *s);
+bool tb_worker_session_frame_room(struct tb_worker_session *s);
 /* It is gone, whatever it was. */
-void tb_session_door_end(struct tb_daemon *d, struct tb_session_door *door);
+void tb_worker_session_door_end(struct tb_daemon *d, struct tb_worker_session_door *door);
 /* The identity is shut out: the connection is counted and logged, and to be closed. */
-bool tb_session_shut_out(struct tb_worker_session *s);
+bool tb_worker_session_shut_out(struct tb_worker_session *s);
 /* It broke the protocol, or cancelled a request. True: its identity is shut out now, and all of its
  * connections are being closed. */
-bool tb_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind);
+bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind);
 
 #endif

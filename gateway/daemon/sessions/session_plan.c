@@ -144,7 +144,7 @@ static enum tb_status from_gateway(struct tb_daemon *d, const struct tb_catalog_
     tb_random_bytes(&token, sizeof token);
     const enum tb_status status =
         tb_export_grant_of(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint,
-                           tb_session_owner(&reader->identity));
+                           tb_worker_session_owner(&reader->identity));
     if (status != TB_OK) return status;
     plan_tell(reader, &todo->uid, todo->plan, &source, &token);
     return TB_OK;

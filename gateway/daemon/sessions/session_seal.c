@@ -308,7 +308,7 @@ static bool may_park(const struct tb_worker_session *s, uint64_t bytes)
         parked_of(s) + bytes > PARKED_SESSION_BYTES_MAX || parked_count(s) >= PARKED_SESSION_MAX;
     g->refused += spent;
     g->spent += spent;
-    return !spent && tb_session_share_room(s, g, PARKED_BYTES_MAX, bytes, parked_of);
+    return !spent && tb_worker_session_share_room(s, g, PARKED_BYTES_MAX, bytes, parked_of);
 }
 
 static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *seal, const uint8_t *payload)

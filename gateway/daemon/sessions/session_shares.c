@@ -9,7 +9,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_table.h"
 
-uint64_t tb_session_owner(const struct tb_identity *identity)
+uint64_t tb_worker_session_owner(const struct tb_identity *identity)
 {
     char text[TB_URI_BYTES_MAX];
     TB_ASSERT(identity->kind != TB_IDENTITY_NONE);
@@ -17,7 +17,7 @@ uint64_t tb_session_owner(const struct tb_identity *identity)
     return tb_key_of_text(text);
 }
 
-uint64_t tb_session_share_used(const struct tb_worker_session *s, tb_session_uses_fn uses)
+uint64_t tb_worker_session_share_used(const struct tb_worker_session *s, tb_worker_session_uses_fn uses)
 {
     uint64_t used = 0;
     for (const struct tb_worker_session *other = s->d->sessions; other != NULL; other = other->next)
@@ -31,8 +31,8 @@ static bool is_divided(const struct tb_daemon *d, uint64_t bound)
     return d->bounds.sessions >= TB_SHARE_LEAST && bound >= TB_SHARE_LEAST;
 }
 
-bool tb_session_share_room(const struct tb_worker_session *s, struct tb_gauge *g, uint64_t bound,
-                           uint64_t more, tb_session_uses_fn uses)
+bool tb_worker_session_share_room(const struct tb_worker_session *s, struct tb_gauge *g, uint64_t bound,
+                                  uint64_t more, tb_worker_session_uses_fn uses)
 {
     const uint64_t used = g->used + more;
     if (used > bound) {
@@ -41,7 +41,7 @@ bool tb_session_share_room(const struct tb_worker_session *s, struct tb_gauge *g
     }
     if (!is_divided(s->d, bound) || used <= bound / 4) return true;
     const bool kept = used > bound - bound / 4; /* for publishers */
-    if (tb_session_share_used(s, uses) + more <= bound / 4 &&
+    if (tb_worker_session_share_used(s, uses) + more <= bound / 4 &&
         (!kept || tb_rights_publishes(s->d->config, &s->identity)))
         return true;
     g->refused++;

@@ -19,14 +19,14 @@ struct tb_gauge;
 struct tb_worker_session;
 
 /* How many rows, or bytes, of the table that session has. */
-typedef uint64_t (*tb_session_uses_fn)(const struct tb_worker_session *s);
+typedef uint64_t (*tb_worker_session_uses_fn)(const struct tb_worker_session *s);
 
 /* Whether the session may have `more` of the table of that gauge. False: the gauge counts it. */
-bool tb_session_share_room(const struct tb_worker_session *s, struct tb_gauge *g, uint64_t bound,
-                           uint64_t more, tb_session_uses_fn uses);
+bool tb_worker_session_share_room(const struct tb_worker_session *s, struct tb_gauge *g, uint64_t bound,
+                                  uint64_t more, tb_worker_session_uses_fn uses);
 /* The rows, or bytes, that all sessions of its identity have. */
-uint64_t tb_session_share_used(const struct tb_worker_session *s, tb_session_uses_fn uses);
+uint64_t tb_worker_session_share_used(const struct tb_worker_session *s, tb_worker_session_uses_fn uses);
 /* Shares are of this owner: 1.. */
-uint64_t tb_session_owner(const struct tb_identity *identity);
+uint64_t tb_worker_session_owner(const struct tb_identity *identity);
 
 #endif

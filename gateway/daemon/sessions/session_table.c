@@ -117,7 +117,7 @@ static uint64_t exports_of(const struct tb_worker_session *s)
 static bool exports_full(struct tb_worker_session *s)
 {
     struct tb_daemon *d = s->d;
-    return !tb_session_share_room(s, &d->worker_exports, d->bounds.references, 1, exports_of);
+    return !tb_worker_session_share_room(s, &d->worker_exports, d->bounds.references, 1, exports_of);
 }
 
 /* P7: descriptors of where an export's bytes stand. One session may have a quarter of them. */
@@ -148,7 +148,7 @@ static bool sources_full(struct tb_worker_session *s, const struct tb_worker_exp
         g->spent++;
         return true;
     }
-    return !tb_session_share_room(s, g, SOURCE_BYTES_MAX, bytes - left, sources_of);
+    return !tb_worker_session_share_room(s, g, SOURCE_BYTES_MAX, bytes - left, sources_of);
 }
 
 /* A new export of the same shard replaces the old one. */
@@ -179,7 +179,7 @@ enum tb_status tb_worker_export_put(struct tb_worker_session *s, const struct tb
 void tb_worker_free(struct tb_worker_session *s)
 {
     TB_ASSERT(s->wire == NULL);
-    tb_session_door_end(s->d, &s->door);
+    tb_worker_session_door_end(s->d, &s->door);
     session_unlist(s);
     while (s->exports != NULL)
         tb_worker_export_drop(s, &s->exports);

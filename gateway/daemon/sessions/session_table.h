@@ -50,7 +50,7 @@ struct tb_worker_session {
     bool apart;
     bool local;   /* by the unix socket */
     bool revoked; /* its certificate is on the list: it ends and does not wait for its lease */
-    struct tb_session_door door;
+    struct tb_worker_session_door door;
     /* The last refusal of tb_worker_may: the reply to it names the list. */
     struct tb_name denied_model;
     bool denied_publish;

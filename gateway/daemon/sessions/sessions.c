@@ -201,7 +201,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         return TB_OK;
     }
     tb_worker_enlist(s);
-    tb_session_greeted(s);
+    tb_worker_session_greeted(s);
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -273,7 +273,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
 static void on_part(struct tb_wire *w, void *user)
 {
     struct tb_worker_session *s = user;
-    if (!tb_session_frame_room(s)) {
+    if (!tb_worker_session_frame_room(s)) {
         tb_wire_close(w, TB_SITE_NOMEM);
         return;
     }
@@ -286,7 +286,7 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     s->identity = peer->identity;
     s->expires_wall_s = peer->expires_wall_s;
     tb_log_of_identity(&s->identity);
-    if (tb_session_shut_out(s)) tb_wire_close(w, TB_PEER_DENIED);
+    if (tb_worker_session_shut_out(s)) tb_wire_close(w, TB_PEER_DENIED);
     tb_log_of_us();
 }
 
@@ -309,7 +309,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
         tb_worker_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
-        (void)tb_session_glitch(s, TB_GLITCH_GARBLED);
+        (void)tb_worker_session_glitch(s, TB_GLITCH_GARBLED);
     } else if (why == TB_TOO_LARGE) {
         d->counters.sessions_refused++;
         tb_worker_refusal_log(s, "session.refused", "frame", "larger than this connection may send; dropped");
@@ -330,7 +330,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
         }
         tb_worker_free(s);
     } else {
-        tb_session_door_end(d, &s->door); /* it is away, and no connection */
+        tb_worker_session_door_end(d, &s->door); /* it is away, and no connection */
         tb_log(TB_LOG_WARN, "session.away", "worker=%s status=%s action=wait_for_lease", s->name.text,
                tb_status_name(why));
         tb_catalog_session_detach(d->catalog, tb_clock_now(), &s->id);
@@ -369,14 +369,14 @@ static bool sessions_refuse(struct tb_daemon *d)
 
 static void session_accept(struct tb_daemon *d, int fd, const struct tb_address *from, bool local)
 {
-    struct tb_session_door door;
-    if (d->draining || sessions_refuse(d) || !tb_session_admit(d, fd, from, local, &door)) {
+    struct tb_worker_session_door door;
+    if (d->draining || sessions_refuse(d) || !tb_worker_session_admit(d, fd, from, local, &door)) {
         close(fd);
         return;
     }
     struct tb_worker_session *s = tb_worker_new(d, local);
     if (s == NULL) {
-        tb_session_door_end(d, &door);
+        tb_worker_session_door_end(d, &door);
         close(fd);
         return;
     }

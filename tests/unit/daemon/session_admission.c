@@ -21,7 +21,7 @@
 
 struct scene {
     struct home home;
-    struct tb_session_door doors[DOORS_MAX]; /* of those that came in */
+    struct tb_worker_session_door doors[DOORS_MAX]; /* of those that came in */
     uint32_t count;
 };
 
@@ -31,7 +31,7 @@ static void begin(struct scene *s)
     home_new_with(&s->home, MODELS, false);
     s->home.config->session_max = SESSIONS;
     home_start(&s->home);
-    struct tb_session_limits *l = &s->home.d->session_limits;
+    struct tb_worker_session_limits *l = &s->home.d->session_limits;
     assert_true(tb_network_parse("10.0.0.0/8", &l->networks[0]));
     l->network_count = 1;
 }
@@ -39,7 +39,7 @@ static void begin(struct scene *s)
 static void leave(struct scene *s, uint32_t first)
 {
     while (s->count > first)
-        tb_session_door_end(s->home.d, &s->doors[--s->count]);
+        tb_worker_session_door_end(s->home.d, &s->doors[--s->count]);
 }
 
 static void end(struct scene *s)
@@ -57,7 +57,7 @@ static uint32_t come_from(struct scene *s, const char *address, uint32_t tries)
     from.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address)};
     for (uint32_t i = 0; i < tries; i++) {
         assert_true(s->count < DOORS_MAX);
-        if (!tb_session_admit(s->home.d, -1, &from, false, &s->doors[s->count])) continue;
+        if (!tb_worker_session_admit(s->home.d, -1, &from, false, &s->doors[s->count])) continue;
         s->count++;
         in++;
     }
@@ -68,7 +68,7 @@ static bool local_comes_in(struct scene *s)
 {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    const bool in = tb_session_admit(s->home.d, ends[0], NULL, true, &s->doors[s->count]);
+    const bool in = tb_worker_session_admit(s->home.d, ends[0], NULL, true, &s->doors[s->count]);
     s->count += in;
     (void)close(ends[0]);
     (void)close(ends[1]);

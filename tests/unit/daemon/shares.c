@@ -263,7 +263,7 @@ static enum tb_status take_token(struct scene *s, struct party *p, uint64_t n)
     const struct tb_id token = fresh(s);
     const struct tb_worker_session *w = p->workers[n % EACH_HAS];
     return tb_export_grant_of(s->home.d->fabric, s->export_id, &token, &w->endpoint.fingerprint,
-                              tb_session_owner(&w->identity));
+                              tb_worker_session_owner(&w->identity));
 }
 
 static void unsent(struct tb_worker_session *w, const struct tb_held_reply *h)
@@ -433,20 +433,20 @@ static void a_share_is_a_quarter_over_all_sessions(void **state)
     const struct tb_worker_session *w = s.greedy.workers[0];
     pretended = 5; /* of each of its 16 connections */
     /* there is room for all */
-    assert_true(tb_session_share_room(w, &g, 1000, 250, pretended_uses));
+    assert_true(tb_worker_session_share_room(w, &g, 1000, 250, pretended_uses));
     g.used = 700;
-    assert_true(tb_session_share_room(w, &g, 1000, 50, pretended_uses));
-    assert_false(tb_session_share_room(w, &g, 1000, 51, pretended_uses)); /* for publishers */
+    assert_true(tb_worker_session_share_room(w, &g, 1000, 50, pretended_uses));
+    assert_false(tb_worker_session_share_room(w, &g, 1000, 51, pretended_uses)); /* for publishers */
     pretended = 20;
     g.used = 320;
-    assert_false(tb_session_share_room(w, &g, 1000, 1, pretended_uses));
+    assert_false(tb_worker_session_share_room(w, &g, 1000, 1, pretended_uses));
     assert_int_equal(g.refused, 2);
     assert_int_equal(g.spent, 2);
     const struct tb_worker_session *publisher = trainer_of(&s);
     pretended = 0;
     g.used = 990;
-    assert_true(tb_session_share_room(publisher, &g, 1000, 10, pretended_uses));
-    assert_false(tb_session_share_room(publisher, &g, 1000, 11, pretended_uses));
+    assert_true(tb_worker_session_share_room(publisher, &g, 1000, 10, pretended_uses));
+    assert_false(tb_worker_session_share_room(publisher, &g, 1000, 11, pretended_uses));
     assert_int_equal(g.refused, 3);
     assert_int_equal(g.spent, 2);
     end(&s);
@@ -468,7 +468,7 @@ static uint16_t door_enter(struct scene *s, const struct party *p, int *fd_out)
     const struct tb_id token = fresh(s);
     const struct tb_worker_session *w = p->workers[0];
     CHECK_OK(tb_export_grant_of(s->home.d->fabric, s->export_id, &token, &w->endpoint.fingerprint,
-                                tb_session_owner(&w->identity)));
+                                tb_worker_session_owner(&w->identity)));
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const char *name = s->home.d->endpoint.shm_door;
     memcpy(to.sun_path + 1, name, strlen(name));
