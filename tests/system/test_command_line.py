@@ -392,8 +392,9 @@ def operators_see_and_withdraw(lab):
     table = west.cli("versions", "policy").stdout
     if "1:2" not in table or "kept" not in table:
         raise Failed(f"versions said {table}")
-    if not all(word in table for word in ("queued", "manifests", "landing")):
-        raise Failed(f"versions says no stages: {table}")
+    wide = west.cli("versions", "policy", "-o", "wide").stdout
+    if not all(word in wide for word in ("queued", "manifests", "landing")):
+        raise Failed(f"versions says no stages: {wide}")
     sent, landed = east.version(uid)["sent"], west.version(uid)
     if not 0 < sent["raw_bytes"] or sum(sent["chunks"].values()) == 0 or sent["bytes"] < sent["resent_bytes"]:
         raise Failed(f"what east sent of a version of {landed['bytes']}: {sent}")

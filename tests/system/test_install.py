@@ -111,7 +111,7 @@ def init_writes_a_drop_in_for_rdma(lab):
 def a_demo_shows_two_sites(lab):
     """P2: from an install alone: versions cross, the example is told, and nothing stays."""
     subprocess.run(["cmake", "--install", BUILD, "--component", "programs", "--prefix", lab.dir / "prefix"], check=True, capture_output=True)
-    memory = lab.dir / "memory"
+    memory = lab.dir / "m"  # a socket's path is below it
     memory.mkdir()
     done = subprocess.run([lab.dir / "prefix/bin/tombolo", "demo", "--versions", "2", "--every", "0", "--bytes", "300K"],
                           env={**os.environ, "TB_TEST_SHM": str(memory)}, capture_output=True, text=True, check=False)

@@ -130,9 +130,10 @@ def the_chain_is_shown_as_it_is(lab):
     # Loopback's NIC is nobody's: what it carries is not known, and each feeds one other host.
     expect("NICs", {(said[n]["nic_from"], said[n]["nic_bytes_per_s"], said[n]["fan_out"]) for n in ("gw", "w0", "w1")}, {("unknown", 0, 1)})
     expect("spot and readers", [(said[n]["spot"], said[n]["readers"]) for n in ("w0", "w1")], [(True, 2), (False, 0)])
-    text = west.cli("chains").stdout.splitlines()
-    depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}
-    expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [2, 4, 6, 6])
+    table = [line.split("\t") for line in west.cli("chains", "-o", "tsv").stdout.splitlines()]
+    members = [row[table[0].index("member")] for row in table if len(row) == len(table[0])]
+    depths = {name.strip(): len(name) - len(name.lstrip()) for name in members}
+    expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [0, 2, 4, 4])
     hops = {line.split()[1]: line for line in west.cli("status").stdout.splitlines() if line.startswith("hop ")}
     expect("who is a hop's reader", set(hops), set(rollouts))
     for name, words in (("near", r"from w0 +policy 1:1  shm \(same host, mapped\)  .*/s"), ("w1", r"from w0 +policy 1:1  tcp \(the reader has no rdma\)  .*/s")):

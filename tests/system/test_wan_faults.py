@@ -483,8 +483,8 @@ def held_by_the_kernel(lab, where, key, size):
     expect("its third value", window["has_bytes"], small)
     need(window["needs_bytes"] > small, f"the path needs more than {window}")
     need(site.daemon.logged("link.window", f"peer={other.name}", f"sysctl={sysctl}", f"has_bytes={small}"), "no line says it")
-    for command in ("streams", "status"):
-        need(f"held by {sysctl}: its third value is {small}, " in site.cli(command).stdout, f"`tombolo {command}` does not say it")
+    for command, words in (("status", f"held by {sysctl}: its third value is {small}, "), ("streams", sysctl)):
+        need(words in site.cli(command).stdout, f"`tombolo {command}` does not say it")
     pair.well(uid)
     need(not other.daemon.logged("link.window"), f"{other.name} has room, and says: {other.daemon.logged('link.window')}")
     expect(f"what holds {other.name}", other.link(where)["window"], None)

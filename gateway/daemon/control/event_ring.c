@@ -85,6 +85,9 @@ enum tb_status tb_events_open(void)
 {
     struct tb_event *rows = tb_calloc(TB_EVENTS_MAX, sizeof *rows);
     if (rows == NULL) return TB_SITE_NOMEM;
+    /* All of its memory is there from the start, so that a gateway's grows no more. */
+    for (uint32_t i = 0; i < TB_EVENTS_MAX; i++)
+        rows[i].level = TB_LOG_INFO;
     (void)pthread_mutex_lock(&lock);
     TB_ASSERT(ring == NULL);
     ring = rows;
