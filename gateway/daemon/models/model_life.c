@@ -198,6 +198,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
         r->used_at = tb_clock_now();
         tb_home_runs_row_begins(d, row, doubted);
         d->models.changed = true;
+        d->news_refused = true; /* P6: what peers said while it slept is not in the catalog */
         tb_log(TB_LOG_DEBUG, "model.awake", "model=%s pattern=%s", r->name.text,
                tb_model_config(d, row)->name.text);
     }
