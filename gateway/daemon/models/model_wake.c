@@ -91,6 +91,7 @@ enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_name *name,
     }
     const struct tb_config_model *m = tb_config_model_for(d->config, name);
     if (m == NULL || !m->is_pattern || m->left) return TB_NOT_FOUND;
+    if (d->store_down) return TB_SITE_STORE; /* P2: a question takes no place of a change in its queue */
     row = row_for(d, name, user);
     if (row == TB_MODEL_NONE) return TB_SITE_NOMEM;
     struct tb_model_row *r = &d->models.rows[row];

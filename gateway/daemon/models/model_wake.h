@@ -26,7 +26,7 @@ struct tb_model_user {
  *   TB_AGAIN       the store is asked; tb_home_runs_holds keeps requests until it has answered
  *   TB_NOT_FOUND   it is not configured, or left by a reload
  *   TB_SITE_NOMEM  the table or the owner's share of it is full, or there is no memory
- *   TB_SITE_STORE  the store cannot read it */
+ *   TB_SITE_STORE  the store cannot read it, or is down */
 TB_MUST_USE enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_name *name,
                                          const struct tb_model_user *user);
 /* The sentence for TB_SITE_NOMEM. */
