@@ -179,7 +179,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
     TB_ASSERT(r->life == TB_MODEL_READING && m->answered);
     enum tb_status status = m->read ? restore(d, row, m) : TB_SITE_STORE;
     if (status == TB_OK) status = tb_records_row_begins(d, row);
-    const bool doubted = m->doubted;
+    const bool doubted = m->doubted || r->doubted;
     r->store = NULL;
     tb_free(m);
     if (status != TB_OK) {

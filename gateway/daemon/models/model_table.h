@@ -36,6 +36,7 @@ struct tb_model_row {
     /* READING: what is asked; `asked` also while it waits for a place in the queue */
     struct tb_store_model *store;
     bool asked;
+    bool doubted;         /* READING: all models of patterns were, since it was asked for */
     tb_time_ns failed_at; /* READING: the store could not read it; 0: it was not tried, or is under way */
 };
 
