@@ -25,6 +25,7 @@
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
+#include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
@@ -247,6 +248,13 @@ static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_ver
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 
+/* The catalog does not know it. Words on it are heard again when it wakes. */
+static bool sleeps(const struct tb_daemon *d, const struct tb_name *model)
+{
+    const uint32_t row = tb_model_row_of(d, model);
+    return row == TB_MODEL_NONE || d->models.rows[row].life == TB_MODEL_READING;
+}
+
 static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
                           enum tb_links_version_state state, enum tb_status why)
 {
@@ -257,6 +265,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     if (state == TB_LINKS_READY &&
         (tb_withdrawn_answer(d, peer, &key->uid) || tb_withdrawn_here(d, &key->uid)))
         return;
+    if (sleeps(d, &key->model)) return;
     if (!counts(d, peer, key, state, &why)) {
         tb_daemon_wake(d);
         return;
