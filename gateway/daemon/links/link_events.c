@@ -3,6 +3,7 @@
 #include "base/allocate.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
@@ -85,11 +86,8 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
         return false;
     for (uint32_t i = 0; i < c->peer_count; i++)
         if (i != peer && tb_name_equal(&c->peers[i].of, &c->peers[peer].of)) return false;
-    for (uint32_t i = 0; i < c->subscribe_count; i++) {
-        const struct tb_config_subscribe *s = &c->subscribe[i];
-        if (tb_name_equal(&s->model, model)) return s->from_count > 0 && tb_name_equal(&s->from[0], &home);
-    }
-    return false;
+    const struct tb_config_subscribe *s = tb_config_subscribe_for(c, model);
+    return s != NULL && s->from_count > 0 && tb_name_equal(&s->from[0], &home);
 }
 
 static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
