@@ -79,9 +79,23 @@ static bool links_there(const struct tb_daemon *d)
     return d->links != NULL && !d->links_restarting;
 }
 
+/* P10: of a model of this home that sleeps no version is left. A peer that was away then still
+ * shows the last one. */
+static void tell_of_sleeper(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    static struct tb_site_state s; /* large; the main loop's alone */
+    struct tb_name home;
+    if (!links_there(d) || tb_model_row_of(d, model) != TB_MODEL_NONE) return;
+    if (!tb_home_of(d, model, &home) || !tb_name_equal(&home, &d->site)) return;
+    s = (struct tb_site_state){
+        .site = d->site, .model = *model, .known = true, .incarnation = d->incarnation, .serial = 1};
+    tell(d, peer, &s);
+}
+
 void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     TB_ASSERT(peer < d->config->peer_count);
+    if (model != NULL) tell_of_sleeper(d, peer, model);
     static struct tb_record r; /* large; the main loop's alone */
     TB_EACH_MODEL(d, i)
     {
