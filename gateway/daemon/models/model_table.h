@@ -22,8 +22,10 @@ struct tb_store_model;
 
 enum tb_model_life {
     TB_MODEL_FREE,
-    TB_MODEL_READING, /* of a pattern: the store is asked for it, and the catalog does not know it yet */
-    TB_MODEL_AWAKE,   /* of a pattern */
+    /* Of a pattern: the store is asked for it, or could not read it (failed_at), and the catalog
+     * does not know it. */
+    TB_MODEL_READING,
+    TB_MODEL_AWAKE, /* of a pattern */
     TB_MODEL_NAMED
 };
 
