@@ -100,9 +100,10 @@ struct tb_daemon {
     struct tb_model_table models;
     /* site_lag.h, by the rows of `models`: of named ones in one block, of others one each */
     struct tb_site_own *own_named, *own[TB_CONFIG_MODELS_MAX];
-    bool disbelieved[TB_CONFIG_LIST_MAX]; /* peers whose word on other sites was refused, and told */
-    bool places_refused;                  /* since the last poll: to what peers hold */
-    bool places_told;                     /* before it */
+    bool disbelieved[TB_CONFIG_LIST_MAX];      /* peers whose word on other sites was refused, and told */
+    uint32_t home_answers[TB_CONFIG_LIST_MAX]; /* to words of homes that came by that peer, in this second */
+    bool places_refused;                       /* since the last poll: to what peers hold */
+    bool places_told;                          /* before it */
     bool news_refused;       /* a version that a peer announced found no row: it is heard again */
     struct tb_bounds bounds; /* of the catalog's tables */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];

@@ -54,7 +54,8 @@ struct tb_persist {
     uint64_t first;       /* the number of rows[0]; each row has one more than that before it */
     uint64_t dropped, recovered;
     tb_time_ns asked_at;
-    bool behind; /* the catalog has rows for which there was no place */
+    bool behind;    /* the catalog has rows for which there was no place */
+    bool doubt_due; /* of all patterns: there was no place for it */
     bool closing;
     struct tb_held *held, **held_end;
     uint32_t held_count, held_most, rows_most;
@@ -137,6 +138,11 @@ static bool is_question(const struct waiting *w)
     return w->row.kind == TB_STORE_MODEL_ASKED;
 }
 
+static bool is_doubt_of_all(const struct waiting *w)
+{
+    return w->row.kind == TB_STORE_DOUBT && w->row.doubt.model.text[0] == '\0';
+}
+
 /* Its answer is there. */
 static void question_end(struct tb_daemon *d, struct waiting *w)
 {
@@ -175,6 +181,7 @@ static void oldest_drop(struct tb_persist *p)
 {
     TB_ASSERT(p->landed == 0 && p->writing < p->count); /* rows in front of it keep their places */
     struct waiting *oldest = &p->rows[p->writing];
+    p->doubt_due = p->doubt_due || is_doubt_of_all(oldest);
     row_end(oldest);
     memmove(oldest, oldest + 1, (p->count - p->writing - 1) * sizeof *oldest);
     p->count--;
@@ -424,9 +431,24 @@ bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid)
     return true;
 }
 
+/* P2: no model of a pattern is ever read without it. Questions that wait have their places before
+ * it, and are answered without it. */
+static void doubt_all(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    p->doubt_due = p->count == WAITING_MAX;
+    if (p->doubt_due) return;
+    *row_new(p) =
+        (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = {.doubted = true}}, .followed = true};
+    for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++)
+        d->models.rows[i].doubted |= d->models.rows[i].life == TB_MODEL_READING;
+    if (!d->store_down) writer_feed(d);
+}
+
 void tb_persist_tick(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
+    if (p->doubt_due) doubt_all(d);
     if (!is_busy(p)) {
         writer_feed(d);
         if (!is_busy(p) && p->landed == 0) store_recovers(d); /* nothing is left that could fail */
@@ -475,10 +497,14 @@ void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
 }
 
 /* Behind the row of the run that ended the doubt. Where the queue is full the model stays doubted,
- * and the next start asks again. */
+ * and the next start asks again. That of all patterns waits for a place. */
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
 {
     struct tb_persist *p = d->persist;
+    if (doubt->model.text[0] == '\0') {
+        doubt_all(d);
+        return;
+    }
     if (p->count == WAITING_MAX) return;
     *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = *doubt}, .followed = true};
     if (!d->store_down) writer_feed(d);
@@ -487,7 +513,8 @@ void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
 bool tb_persist_model(struct tb_daemon *d, struct tb_store_model *model)
 {
     struct tb_persist *p = d->persist;
-    if (p == NULL || p->count + 1 >= WAITING_MAX) return false; /* the last place is a change's */
+    if (p == NULL || d->store_down || p->doubt_due) return false;
+    if (p->count + 1 >= WAITING_MAX) return false; /* the last place is a change's */
     *row_new(p) =
         (struct waiting){.row = {.kind = TB_STORE_MODEL_ASKED, .model = model}, .model = model->name};
     if (!d->store_down) writer_feed(d);

@@ -20,6 +20,7 @@
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/copies/adopt_read.h"
 #include "gateway/daemon/copies/adoption.h"
@@ -473,9 +474,7 @@ void tb_adopt_close(struct tb_daemon *d)
 
 static bool follows(const struct tb_daemon *d, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < d->config->subscribe_count; i++)
-        if (tb_name_equal(&d->config->subscribe[i].model, model)) return true;
-    return home_is_here(d, model);
+    return tb_config_subscribe_for(d->config, model) != NULL || home_is_here(d, model);
 }
 
 static bool say(struct tb_daemon *d, json_t *reply)

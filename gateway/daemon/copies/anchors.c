@@ -201,23 +201,31 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
     return anew || is_newer(m, &best->key) ? best : NULL;
 }
 
+/* The version that it is of was withdrawn or broke. */
+static bool is_to_go(const struct tb_anchors *a, uint32_t model, struct tb_catalog_version_view *view_out)
+{
+    const struct tb_daemon *d = a->d;
+    const struct tb_anchor_which *w = &a->models[model].newest;
+    struct tb_id uid;
+    if (!w->any) return false;
+    if (tb_catalog_find(d->catalog, tb_model_name(d, model), w->run_order, w->number, &uid) != TB_OK ||
+        !tb_catalog_version_get(d->catalog, &uid, view_out))
+        return false;
+    return view_out->state == TB_VERSION_ENDED_WITHDRAWN || view_out->state == TB_VERSION_ENDED_BROKEN;
+}
+
 /* P3: no worker comes back to a version that was withdrawn or broken. Its anchor would be the
  * newest for ever, and the version that is the head again would never be on the disk. */
 static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     struct tb_daemon *d = a->d;
     const struct anchor_model *m = &a->models[model];
-    const struct tb_name *name = tb_model_name(d, model);
-    struct tb_id uid;
     struct tb_catalog_version_view view;
-    if (!m->newest.any || d->store_down) return;
-    if (m->stayed_at != 0 && tb_time_since(m->stayed_at, now) < RETRY_NS) return;
-    if (tb_catalog_find(d->catalog, name, m->newest.run_order, m->newest.number, &uid) != TB_OK) return;
-    if (!tb_catalog_version_get(d->catalog, &uid, &view) || !tb_persist_saved(d, &uid)) return;
-    if (view.state != TB_VERSION_ENDED_WITHDRAWN && view.state != TB_VERSION_ENDED_BROKEN) return;
+    if (d->store_down || (m->stayed_at != 0 && tb_time_since(m->stayed_at, now) < RETRY_NS)) return;
+    if (!is_to_go(a, model, &view) || !tb_persist_saved(d, &view.key.uid)) return;
     a->model = model;
     a->gone = m->newest;
-    a->gone_of = *name;
+    a->gone_of = view.key.model;
     a->gone_for = view.state;
     a->removing = thread_begin(a, remover_main); /* if not: at the next tick */
 }
@@ -350,10 +358,13 @@ static uint32_t next_in_turn(struct tb_anchors *a)
     return row;
 }
 
+/* P3: nobody would take an anchor away whose model sleeps: it may be awake by its name at a start,
+ * which reads the anchor back. */
 bool tb_anchors_row_busy(const struct tb_daemon *d, uint32_t row)
 {
     const struct tb_anchors *a = d->anchors;
-    return a != NULL && (a->writing || a->removing) && a->model == row;
+    struct tb_catalog_version_view view;
+    return a != NULL && (((a->writing || a->removing) && a->model == row) || is_to_go(a, row, &view));
 }
 
 void tb_anchors_row_ends(struct tb_daemon *d, uint32_t row)

@@ -3,6 +3,7 @@
 #include "base/allocate.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
+#include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
@@ -25,6 +26,7 @@
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
+#include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
@@ -84,11 +86,8 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
         return false;
     for (uint32_t i = 0; i < c->peer_count; i++)
         if (i != peer && tb_name_equal(&c->peers[i].of, &c->peers[peer].of)) return false;
-    for (uint32_t i = 0; i < c->subscribe_count; i++) {
-        const struct tb_config_subscribe *s = &c->subscribe[i];
-        if (tb_name_equal(&s->model, model)) return s->from_count > 0 && tb_name_equal(&s->from[0], &home);
-    }
-    return false;
+    const struct tb_config_subscribe *s = tb_config_subscribe_for(c, model);
+    return s != NULL && s->from_count > 0 && tb_name_equal(&s->from[0], &home);
 }
 
 static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
@@ -247,6 +246,13 @@ static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_ver
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 
+/* The catalog does not know it. Words on it are heard again when it wakes. */
+static bool sleeps(const struct tb_daemon *d, const struct tb_name *model)
+{
+    const uint32_t row = tb_model_row_of(d, model);
+    return row == TB_MODEL_NONE || d->models.rows[row].life == TB_MODEL_READING;
+}
+
 static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
                           enum tb_links_version_state state, enum tb_status why)
 {
@@ -257,6 +263,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     if (state == TB_LINKS_READY &&
         (tb_withdrawn_answer(d, peer, &key->uid) || tb_withdrawn_here(d, &key->uid)))
         return;
+    if (sleeps(d, &key->model)) return;
     if (!counts(d, peer, key, state, &why)) {
         tb_daemon_wake(d);
         return;

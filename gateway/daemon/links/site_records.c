@@ -79,9 +79,23 @@ static bool links_there(const struct tb_daemon *d)
     return d->links != NULL && !d->links_restarting;
 }
 
+/* P10: of a model of this home that sleeps no version is left. A peer that was away then still
+ * shows the last one. */
+static void tell_of_sleeper(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    static struct tb_site_state s; /* large; the main loop's alone */
+    struct tb_name home;
+    if (!links_there(d) || tb_model_row_of(d, model) != TB_MODEL_NONE) return;
+    if (!tb_home_of(d, model, &home) || !tb_name_equal(&home, &d->site)) return;
+    s = (struct tb_site_state){
+        .site = d->site, .model = *model, .known = true, .incarnation = d->incarnation, .serial = 1};
+    tell(d, peer, &s);
+}
+
 void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     TB_ASSERT(peer < d->config->peer_count);
+    if (model != NULL) tell_of_sleeper(d, peer, model);
     static struct tb_record r; /* large; the main loop's alone */
     TB_EACH_MODEL(d, i)
     {
@@ -149,18 +163,24 @@ static void say_all(struct tb_daemon *d, bool again)
 
 /* ---- hearing ---- */
 
+/* Each looks at all versions here. */
+#define ANSWERS_A_SECOND 20u
+
 /* P10: what this site says of itself rests on home's word. Until the next tick its peers would have
- * a reason of the time before, such as that of a link which is up again. P7: a home that says much
- * is answered twenty times a second. */
-static void answer_home(struct tb_daemon *d, const struct tb_site_state *s)
+ * a reason of the time before, such as that of a link which is up again. P7: a peer that says much
+ * is answered twenty times a second, whatever models it speaks of. */
+static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_catalog_model m;
+    if (d->home_answers[peer] >= ANSWERS_A_SECOND) return;
     const tb_time_ns now = tb_clock_now();
     for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);) {
         if (!tb_name_equal(&m.name, &s->model) || !tb_name_equal(&m.home, &s->site)) continue;
         struct tb_site_own *own = tb_site_own(d, &m.name);
         if (own->answered_at != 0 && tb_time_since(own->answered_at, now) < TB_MS(50)) continue;
         own->answered_at = now;
+        d->home_answers[peer]++;
         say_own(d, &m, false);
     }
 }
@@ -177,7 +197,7 @@ void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_s
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
     if (s->hops == 0 && !tb_site_which_none(&s->head)) tb_model_announced(d, peer, &s->model);
     if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
-    if (status == TB_OK) answer_home(d, s);
+    if (status == TB_OK) answer_home(d, peer, s);
     if (status != TB_SITE_NOMEM || d->records_full_told) return;
     d->records_full_told = true; /* once a start: the table is as large as peers and models make it */
     tb_log(TB_LOG_WARN, "link.state_refused", "peer=%s site=%s model=%s status=site_nomem", via->text,
@@ -292,6 +312,7 @@ void tb_records_tick(struct tb_daemon *d)
 {
     const bool again = d->records_again;
     d->records_again = false;
+    memset(d->home_answers, 0, sizeof d->home_answers);
     say_all(d, again);
     for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++) {
         if (d->config->peers[i].gone) continue;

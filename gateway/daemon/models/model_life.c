@@ -7,7 +7,6 @@
 #include "base/assert.h"
 #include "base/limits/share_table.h"
 #include "gateway/arena/arena_regions.h"
-#include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/config/model_rules.h"
 #include "gateway/daemon/catalog_models.h"
@@ -98,15 +97,7 @@ static void row_end(struct tb_daemon *d, uint32_t row)
     d->models.changed = true;
 }
 
-/* Its home has a version: so it crosses, or will. */
-static bool home_has(const struct tb_daemon *d, const struct tb_config_model *m, const struct tb_name *name)
-{
-    static struct tb_record r; /* large; the main loop's alone */
-    if (tb_name_equal(&m->home, &d->site) || !tb_record_get(d->catalog, &m->home, name, &r)) return false;
-    return r.known && !tb_site_which_none(&r.state.head);
-}
-
-static bool is_idle(const struct tb_daemon *d, uint32_t row)
+static bool is_idle(struct tb_daemon *d, uint32_t row)
 {
     const struct tb_model_row *r = &d->models.rows[row];
     TB_ASSERT(r->life == TB_MODEL_AWAKE);
@@ -116,7 +107,7 @@ static bool is_idle(const struct tb_daemon *d, uint32_t row)
     if (tb_home_runs_row_waits(d, row) || tb_anchors_row_busy(d, row)) return false;
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
         if (tb_name_equal(&c->key.model, &r->name)) return false;
-    return !home_has(d, tb_model_config(d, row), &r->name);
+    return !tb_model_home_has(d, row);
 }
 
 static bool give_back(struct tb_daemon *d, uint32_t row, tb_time_ns for_ns)
@@ -188,7 +179,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
     TB_ASSERT(r->life == TB_MODEL_READING && m->answered);
     enum tb_status status = m->read ? restore(d, row, m) : TB_SITE_STORE;
     if (status == TB_OK) status = tb_records_row_begins(d, row);
-    const bool doubted = m->doubted;
+    const bool doubted = m->doubted || r->doubted;
     r->store = NULL;
     tb_free(m);
     if (status != TB_OK) {
@@ -198,6 +189,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
         r->used_at = tb_clock_now();
         tb_home_runs_row_begins(d, row, doubted);
         d->models.changed = true;
+        d->news_refused = true; /* P6: what peers said while it slept is not in the catalog */
         tb_log(TB_LOG_DEBUG, "model.awake", "model=%s pattern=%s", r->name.text,
                tb_model_config(d, row)->name.text);
     }

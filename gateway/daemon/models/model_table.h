@@ -22,8 +22,10 @@ struct tb_store_model;
 
 enum tb_model_life {
     TB_MODEL_FREE,
-    TB_MODEL_READING, /* of a pattern: the store is asked for it, and the catalog does not know it yet */
-    TB_MODEL_AWAKE,   /* of a pattern */
+    /* Of a pattern: the store is asked for it, or could not read it (failed_at), and the catalog
+     * does not know it. */
+    TB_MODEL_READING,
+    TB_MODEL_AWAKE, /* of a pattern */
     TB_MODEL_NAMED
 };
 
@@ -36,6 +38,7 @@ struct tb_model_row {
     /* READING: what is asked; `asked` also while it waits for a place in the queue */
     struct tb_store_model *store;
     bool asked;
+    bool doubted;         /* READING: all models of patterns were, since it was asked for */
     tb_time_ns failed_at; /* READING: the store could not read it; 0: it was not tried, or is under way */
 };
 

@@ -2,9 +2,13 @@
  * rows that are given back, are model_life.c's. */
 #include "gateway/daemon/models/model_wake.h"
 
+#include <string.h>
+
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/limits/share_table.h"
+#include "gateway/catalog/records.h"
+#include "gateway/catalog/views.h"
 #include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/models/model_table.h"
@@ -23,14 +27,44 @@ void tb_model_ask(struct tb_daemon *d, uint32_t row)
     r->asked = tb_persist_model(d, r->store);
 }
 
+bool tb_model_home_has(struct tb_daemon *d, uint32_t row)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    const struct tb_name *home = &tb_model_config(d, row)->home, *name = tb_model_name(d, row);
+    if (tb_name_equal(home, &d->site) || !tb_record_get(d->catalog, home, name, &r)) return false;
+    return r.known && !tb_site_which_none(&r.state.head);
+}
+
+/* Of that owner. A row whose model has a version does not count before the last quarter of the
+ * table: it is no name that was made up, and a trainer or a home may well have many. */
+static uint32_t rows_counted(struct tb_daemon *d, uint64_t owner)
+{
+    static struct tb_catalog_version_view v; /* likewise */
+    static bool live[TB_CONFIG_MODELS_MAX];
+    uint32_t count = tb_model_rows_of(d, owner);
+    if (count < TB_CONFIG_AWAKE_MAX / 4 || d->models.awake.used >= TB_CONFIG_AWAKE_MAX / 4 * 3) return count;
+    memset(live, 0, sizeof live);
+    for (uint32_t cursor = 0; tb_catalog_version_at(d->catalog, &cursor, &v);) {
+        const uint32_t row = tb_model_row_of(d, &v.key.model);
+        if (row != TB_MODEL_NONE && tb_catalog_state_status(v.state) == TB_OK) live[row] = true;
+    }
+    count = 0;
+    for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++) {
+        const struct tb_model_row *r = &d->models.rows[i];
+        if (r->life == TB_MODEL_FREE || r->owner != owner || live[i]) continue;
+        count += r->life != TB_MODEL_AWAKE || !tb_model_home_has(d, i);
+    }
+    return count;
+}
+
 /* The rule of base/limits/share_table.h: a quarter at most, and the last one is for publishers and
  * peers. */
-static bool share_room(const struct tb_daemon *d, const struct tb_model_user *user)
+static bool share_room(struct tb_daemon *d, const struct tb_model_user *user)
 {
     const uint64_t used = d->models.awake.used;
     if (user->owner == TB_SHARE_OURS) return true;
     if (used >= TB_CONFIG_AWAKE_MAX / 4 * 3 && used < TB_CONFIG_AWAKE_MAX && !user->preferred) return false;
-    return tb_model_rows_of(d, user->owner) < TB_CONFIG_AWAKE_MAX / 4;
+    return rows_counted(d, user->owner) < TB_CONFIG_AWAKE_MAX / 4;
 }
 
 static uint32_t row_for(struct tb_daemon *d, const struct tb_name *name, const struct tb_model_user *user)
@@ -57,6 +91,7 @@ enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_name *name,
     }
     const struct tb_config_model *m = tb_config_model_for(d->config, name);
     if (m == NULL || !m->is_pattern || m->left) return TB_NOT_FOUND;
+    if (d->store_down) return TB_SITE_STORE; /* P2: a question takes no place of a change in its queue */
     row = row_for(d, name, user);
     if (row == TB_MODEL_NONE) return TB_SITE_NOMEM;
     struct tb_model_row *r = &d->models.rows[row];

@@ -28,10 +28,11 @@ static bool counts(struct tb_daemon *d, const struct tb_config_model *m,
     return copy != NULL && copy->region != NULL;
 }
 
-/* `comes`: that model gets one more, the newest of it; NULL: none does. Versions of one model are
- * about as large as each other: of one that has more than it keeps, that share of its bytes
- * counts. */
-static struct used used_by(struct tb_daemon *d, const struct tb_config_model *m, const struct tb_name *comes)
+/* `comes`: that model gets one more, the newest of it; NULL: none does. `but`: the version that
+ * comes, which has a row already; NULL: it has none. Versions of one model are about as large as
+ * each other: of one that has more than it keeps, that share of its bytes counts. */
+static struct used used_by(struct tb_daemon *d, const struct tb_config_model *m, const struct tb_name *comes,
+                           const struct tb_id *but)
 {
     static struct tb_catalog_version_view v; /* large; the main loop's alone */
     static struct used rows[TB_CONFIG_MODELS_MAX];
@@ -40,6 +41,7 @@ static struct used used_by(struct tb_daemon *d, const struct tb_config_model *m,
     for (uint32_t cursor = 0; tb_catalog_version_at(d->catalog, &cursor, &v);) {
         const uint32_t row = tb_model_row_of(d, &v.key.model);
         if (row == TB_MODEL_NONE || tb_model_config(d, row) != m || !counts(d, m, &v)) continue;
+        if (but != NULL && tb_id_equal(&v.key.uid, but)) continue;
         rows[row].versions++;
         rows[row].bytes += v.bytes;
     }
@@ -105,9 +107,9 @@ enum tb_status tb_quota_open(struct tb_daemon *d, const struct tb_name *model, c
     const struct tb_config_model *m = tb_config_model_for(d->config, model);
     if (m == NULL || (m->quota_versions == 0 && m->quota_bytes == 0)) return TB_OK;
     if (is_open(d, model, run, number)) return TB_OK; /* another rank of it */
-    const struct used to_come = used_by(d, m, model);
+    const struct used to_come = used_by(d, m, model, NULL);
     if (m->quota_versions != 0 && to_come.versions > m->quota_versions)
-        say_versions(m, used_by(d, m, NULL).versions, why_out);
+        say_versions(m, used_by(d, m, NULL, NULL).versions, why_out);
     else if (!fits(m, to_come.bytes, 1))
         say_bytes(m, to_come.bytes, 1, why_out);
     else
@@ -118,11 +120,13 @@ enum tb_status tb_quota_open(struct tb_daemon *d, const struct tb_name *model, c
 enum tb_status tb_quota_grow(struct tb_daemon *d, const struct tb_version_key *key, uint64_t bytes,
                              char why_out[TB_TEXT_BYTES_MAX + 1])
 {
+    static struct tb_catalog_version_view v; /* likewise */
     const struct tb_config_model *m = tb_config_model_for(d->config, &key->model);
-    if (m == NULL || m->quota_bytes == 0) return TB_OK;
-    const struct used u = used_by(d, m, NULL);
-    if (fits(m, u.bytes, bytes)) return TB_OK;
-    say_bytes(m, u.bytes, bytes, why_out);
+    if (m == NULL || m->quota_bytes == 0 || !tb_catalog_version_get(d->catalog, &key->uid, &v)) return TB_OK;
+    /* It is not about as large as the others yet, and takes the place of the oldest of them. */
+    const uint64_t have = used_by(d, m, &key->model, &key->uid).bytes + v.bytes;
+    if (fits(m, have, bytes)) return TB_OK;
+    say_bytes(m, have, bytes, why_out);
     return refused(d, &key->model, why_out);
 }
 
@@ -131,10 +135,10 @@ bool tb_quota_room(struct tb_daemon *d, const struct tb_version_key *key, uint64
 {
     const struct tb_config_model *m = tb_config_model_for(d->config, &key->model);
     if (m == NULL || (m->quota_versions == 0 && m->quota_bytes == 0)) return true;
-    const struct used to_come = used_by(d, m, &key->model);
+    const struct used to_come = used_by(d, m, &key->model, NULL);
     const bool versions = m->quota_versions == 0 || to_come.versions <= m->quota_versions;
     if (!versions)
-        say_versions(m, used_by(d, m, NULL).versions, why_out);
+        say_versions(m, used_by(d, m, NULL, NULL).versions, why_out);
     else if (!fits(m, to_come.bytes, bytes))
         say_bytes(m, to_come.bytes, bytes, why_out);
     else

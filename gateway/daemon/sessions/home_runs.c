@@ -350,8 +350,8 @@ void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, cons
         each(user, &w->session);
 }
 
-bool tb_home_runs_sleeps(struct tb_worker_session *s, const struct tb_name *name,
-                         const struct tb_wire_frame *frame)
+bool tb_home_runs_holds_for_store(struct tb_worker_session *s, const struct tb_name *name,
+                                  const struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     const struct tb_model_user user = {tb_worker_session_owner(&s->identity),
@@ -371,7 +371,7 @@ bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *name,
                         const struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    if (tb_home_runs_sleeps(s, name, frame)) return true;
+    if (tb_home_runs_holds_for_store(s, name, frame)) return true;
     const uint32_t model = model_find(d, name);
     if (model == UINT32_MAX || !d->home_runs->models[model].doubted) return false;
     const struct tb_run_asking *a = &d->home_runs->models[model].asking;

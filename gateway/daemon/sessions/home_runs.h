@@ -32,8 +32,8 @@ void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,
                         const struct tb_wire_frame *frame);
 /* The same of the store alone: for a request that asks nothing of peers. */
-bool tb_home_runs_sleeps(struct tb_worker_session *s, const struct tb_name *model,
-                         const struct tb_wire_frame *frame);
+bool tb_home_runs_holds_for_store(struct tb_worker_session *s, const struct tb_name *model,
+                                  const struct tb_wire_frame *frame);
 void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
 /* Calls `each` with the session of each request that waits for peers. */

@@ -72,7 +72,7 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
         tb_worker_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
         return TB_OK;
     }
-    if (status == TB_OK && tb_home_runs_sleeps(s, &m.model, &whole)) return TB_OK;
+    if (status == TB_OK && tb_home_runs_holds_for_store(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_member member = {
         .session = s->id,
         .subscription = m.subscription,
@@ -143,7 +143,7 @@ enum tb_status tb_worker_wait_frame(struct tb_worker_session *s, struct tb_wire_
     if (tb_msg_wait_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     if (m.kind > TB_CATALOG_WAIT_NEXT) return TB_PEER_GARBLED;
     enum tb_status status = tb_worker_may(s, &m.model, false);
-    if (status == TB_OK && tb_home_runs_sleeps(s, &m.model, &whole)) return TB_OK;
+    if (status == TB_OK && tb_home_runs_holds_for_store(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_wait wait = {.kind = (enum tb_catalog_wait_kind)m.kind,
                                    .model = m.model,
                                    .run_order = m.run_order,

@@ -458,7 +458,7 @@ static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
     }
     assert_int_equal(d->counters.anchors_failed, failed + 1);
     assert_string_equal(newest_said(&t, said), "1:2");
-    assert_int_equal(anchors_disk.unlinks, 1);
+    assert_true(anchors_disk.unlinks == 1 && tb_anchors_row_busy(d, 0)); /* no model sleeps over it */
     disk_refuse(false);
     tb_anchors_tick(d, tb_clock_now());
     assert_true(has_anchor(&t, 2));

@@ -12,11 +12,20 @@
 #include <unistd.h>
 
 #include "gateway/catalog/models.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/models/model_wake.h"
+#include "gateway/daemon/models/quota.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/reload.h"
+#include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/store/store_load.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
+#include "tests/unit/daemon/sealed_version.h"
 
 #define PATTERN "{\"lora-*\": {home: east, publish: [\"unix:*\"], read: [\"unix:*\"]}}"
 #define MANY    10000u
@@ -257,6 +266,45 @@ static void a_party_has_a_quarter_of_the_table(void **state)
     home_free(&h);
 }
 
+/* A trainer of many adapters: a model that has a version is no row of its share, until the last
+ * quarter. */
+static void a_trainer_has_more_models_than_its_quarter(void **state)
+{
+    struct home h;
+    (void)state;
+    home_new_with(&h, PATTERN, false);
+    home_start(&h);
+    struct worker *w = worker_new(&h, "trainer");
+    for (uint32_t i = 0; i < TB_CONFIG_AWAKE_MAX / 4 + 12; i++) {
+        const struct opened o = run_open(w, nth(i), "a");
+        if (o.status != TB_OK) fail_msg("%u: %s", i, o.why);
+        CHECK_OK(version_open(w, nth(i), &o.run.run, 1).status);
+    }
+    assert_true(awake(&h) > TB_CONFIG_AWAKE_MAX / 4);
+    worker_free(w);
+    home_end(&h);
+    home_free(&h);
+}
+
+/* P2: the queue has a place for each change: no question of a reader takes one from it. */
+static void a_store_that_is_down_is_asked_nothing(void **state)
+{
+    struct home h;
+    (void)state;
+    home_new_with(&h, PATTERN, false);
+    home_start(&h);
+    const struct tb_name name = nth(1);
+    h.d->store_down = true;
+    CHECK_STATUS(tb_model_wake(h.d, &name, &(struct tb_model_user){1, true}), TB_SITE_STORE);
+    assert_int_equal(tb_persist_waiting(h.d), 0);
+    assert_int_equal(awake(&h), 0);
+    h.d->store_down = false;
+    CHECK_STATUS(tb_model_wake(h.d, &name, &(struct tb_model_user){1, true}), TB_AGAIN);
+    assert_int_equal(tb_persist_waiting(h.d), 1);
+    home_end(&h);
+    home_free(&h);
+}
+
 /* A gateway that ends in the middle of a question waits for its answer. */
 static void an_end_in_the_middle_of_a_question(void **state)
 {
@@ -306,6 +354,76 @@ static void a_store_that_was_put_back_doubts_each_name(void **state)
     home_free(&h);
 }
 
+static void turn_until_written(struct home *h)
+{
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (tb_persist_waiting(h->d) != 0 && tb_clock_now() < until)
+        (void)uv_run(&h->d->loop, UV_RUN_ONCE);
+    assert_int_equal(tb_persist_waiting(h->d), 0);
+}
+
+/* P2: it waits for a place, however full the queue is. */
+static void a_doubt_of_all_is_never_lost(void **state)
+{
+    struct home h;
+    char path[SCRATCH_BYTES + 32], error[256] = "";
+    struct tb_store *store = NULL;
+    const struct tb_disk_keys none = {.key = NULL};
+    const struct tb_store_path found = {.site = name_of("west"), .streams = 1, .bytes_per_s = 1};
+    (void)state;
+    home_new_with(&h, PATTERN, false);
+    (void)snprintf(path, sizeof path, "%s/store", h.dir);
+    home_start(&h);
+    h.d->store_down = true;
+    for (uint32_t before = UINT32_MAX; before != tb_persist_waiting(h.d);) {
+        before = tb_persist_waiting(h.d);
+        tb_persist_path(h.d, &found);
+    }
+    tb_home_runs_doubt(h.d);
+    h.d->store_down = false;
+    tb_persist_tick(h.d);
+    turn_until_written(&h);
+    tb_persist_tick(h.d);
+    turn_until_written(&h);
+    home_end(&h);
+    CHECK_OK(tb_store_open(path, &none, &store, error));
+    assert_true(doubted(store, "lora-1"));
+    tb_store_close(store);
+    home_free(&h);
+}
+
+static void count_one(void *user, const struct tb_name *model)
+{
+    uint32_t *count = user;
+    *count += strcmp(model->text, "lora-1") == 0;
+}
+
+/* P2: its question was before the doubt, and its answer knows nothing of it. */
+static void a_doubt_overtakes_a_question(void **state)
+{
+    struct home h;
+    char path[SCRATCH_BYTES + 32], error[256] = "";
+    struct tb_store *store = NULL;
+    uint32_t count = 0;
+    const struct tb_disk_keys none = {.key = NULL};
+    const struct tb_name name = nth(1);
+    (void)state;
+    home_new_with(&h, PATTERN, false);
+    (void)snprintf(path, sizeof path, "%s/store", h.dir);
+    home_start(&h);
+    CHECK_STATUS(tb_model_wake(h.d, &name, &(struct tb_model_user){1, true}), TB_AGAIN);
+    tb_home_runs_doubt(h.d);
+    turn_until_written(&h);
+    CHECK_OK(tb_model_wake(h.d, &name, &(struct tb_model_user){1, true}));
+    turn_until_written(&h);
+    home_end(&h);
+    CHECK_OK(tb_store_open(path, &none, &store, error));
+    CHECK_OK(tb_store_load_doubts(store, count_one, &count));
+    assert_int_equal(count, 1);
+    tb_store_close(store);
+    home_free(&h);
+}
+
 /* ---- quota ---- */
 
 static void a_quota_is_of_all_models_of_the_pattern(void **state)
@@ -337,6 +455,28 @@ static void a_quota_is_of_all_models_of_the_pattern(void **state)
     worker_free(w);
     home_end(&h);
     home_free(&h);
+}
+
+/* One that keeps one and has used its quota goes on: the new one takes the place of the old. */
+static void a_quota_of_bytes_lets_a_model_go_on(void **state)
+{
+    struct sealed s;
+    struct tb_version_key key;
+    char why[TB_TEXT_BYTES_MAX + 1] = "";
+    (void)state;
+    sealed_begin_with(&s, "{policy: {home: east, keep: 1, quota: {bytes: 4MiB}}}", 60000);
+    sealed_land(&s, 0, 4);
+    assert_int_equal(sealed_view(&s).bytes, SEALED_SHARD_BYTES);
+    const struct tb_catalog_version_request next = {.session = s.rank,
+                                                    .model = s.made.key.model,
+                                                    .run = s.made.key.run,
+                                                    .number = 2,
+                                                    .shard_count = 1,
+                                                    .fresh_uid = {{4}}};
+    CHECK_OK(tb_catalog_version_open(s.home.d->catalog, tb_clock_now(), &next, &key));
+    CHECK_OK(tb_quota_grow(s.home.d, &key, SEALED_SHARD_BYTES, why));
+    CHECK_STATUS(tb_quota_grow(s.home.d, &key, SEALED_SHARD_BYTES + 1, why), TB_SITE_NOMEM);
+    sealed_end(&s);
 }
 
 /* ---- reloads ---- */
@@ -411,9 +551,14 @@ int main(void)
         cmocka_unit_test(what_is_used_stays_awake),
         cmocka_unit_test(ten_thousand_models_are_rows_on_a_disk),
         cmocka_unit_test(a_party_has_a_quarter_of_the_table),
+        cmocka_unit_test(a_trainer_has_more_models_than_its_quarter),
+        cmocka_unit_test(a_store_that_is_down_is_asked_nothing),
         cmocka_unit_test(an_end_in_the_middle_of_a_question),
         cmocka_unit_test(a_store_that_was_put_back_doubts_each_name),
+        cmocka_unit_test(a_doubt_of_all_is_never_lost),
+        cmocka_unit_test(a_doubt_overtakes_a_question),
         cmocka_unit_test(a_quota_is_of_all_models_of_the_pattern),
+        cmocka_unit_test(a_quota_of_bytes_lets_a_model_go_on),
         cmocka_unit_test(a_pattern_comes_changes_and_goes_live),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
