@@ -105,6 +105,7 @@ static const struct tb_bound fixed[] = {
     {"borrowed_bytes", UINT64_C(256) << 20},
     {"offers", 4096},
     {"announced", 4096},
+    {"granted", 16384},
     {"landings", 4096},
     {"asks", 256},
     {"link_connections", 304},

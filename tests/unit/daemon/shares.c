@@ -333,6 +333,7 @@ static const struct {
     {"withdrawals", OWN, NULL, 0, "a model's"},
     {"statements", OWN, NULL, 0, "a model's, of each kind"},
     {"announced", OWN, NULL, 0, "a peer's"},
+    {"granted", OWN, NULL, 0, "a peer's"},
     {"landings", OWN, NULL, 0, "a peer's"},
     {"asks", OWN, NULL, 0, "a peer's"},
     {"idle_layout_bytes", YIELDS, NULL, 0, "the oldest"},
