@@ -326,6 +326,20 @@ static void check_from(struct config_reading *r, const struct config_node *item)
     }
 }
 
+/* A home alone wakes the models of its patterns (tb_model_announced). */
+static void warn_of_relays(struct config_reading *r, const struct config_node *at,
+                           const struct tb_config_subscribe *s, const struct tb_config_model *model)
+{
+    bool from_home = s->from_count == 0 || model->home.text[0] == '\0'; /* refused elsewhere */
+    for (uint32_t i = 0; i < s->from_count; i++)
+        from_home |= tb_name_equal(&s->from[i], &model->home);
+    if (!model->is_pattern || from_home) return;
+    tb_config_warn(r, at,
+                   "subscribe: model \"%s\": a model of a pattern is followed from its home, and from does "
+                   "not list \"%s\": it comes only while a worker here subscribes to it",
+                   s->model.text, model->home.text);
+}
+
 static void check_subscription(struct config_reading *r, uint32_t index, const struct config_node *item)
 {
     const struct tb_config *c = r->config;
@@ -338,6 +352,8 @@ static void check_subscription(struct config_reading *r, uint32_t index, const s
         tb_config_complain(r, at, "subscribe: model \"%s\": is not one of models", s->model.text);
     else if (tb_name_equal(&model->home, &c->label))
         tb_config_complain(r, at, "subscribe: model \"%s\": this site is its home", s->model.text);
+    else
+        warn_of_relays(r, at, s, model);
     for (uint32_t i = 0; i < index; i++)
         if (tb_name_equal(&c->subscribe[i].model, &s->model))
             tb_config_complain(r, at, "subscribe: model \"%s\": is subscribed before", s->model.text);

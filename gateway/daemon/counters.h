@@ -20,7 +20,7 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
     g->used += count;
     if (g->used > g->most) g->most = g->used;
 }
-#define TB_DAEMON_TABLES 43u
+#define TB_DAEMON_TABLES 46u
 
 /* The log was told this of a table. */
 struct tb_table_told {

@@ -42,10 +42,11 @@ TB_MUST_USE enum tb_status tb_store_incarnation(struct tb_store *store, uint64_t
 enum tb_store_origin { TB_STORE_SAME, TB_STORE_NEW, TB_STORE_RESTORED };
 enum tb_store_origin tb_store_origin(const struct tb_store *store);
 /* It is this process's file from now on: TB_STORE_SAME at the next open. In the same
- * transaction these models become doubted: other sites may remember runs of them that the
- * store does not know. */
-TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted,
-                                        uint32_t count);
+ * transaction these models become doubted, and of a new or restored one each model that is not
+ * named in the configuration: other sites may remember runs of them that the store does not
+ * know. `first`: the operator says that of a new one no site does. */
+TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted, uint32_t count,
+                                        bool first);
 /* One model becomes doubted, or is not any more. Without an audit line. An empty name: each model
  * becomes doubted that is not named in the configuration, known here or not. They are told apart by
  * an epoch, which the row of a model has of the time when it was in doubt last. */

@@ -35,7 +35,7 @@ TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_
 typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
 TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
 
-/* Oldest first, of each kind. The signatures are the caller's to check. */
+/* Newest first, by run and number. The signatures are the caller's to check. */
 typedef void (*tb_store_signed_fn)(void *user, const uint8_t *bytes, uint32_t count);
 TB_MUST_USE enum tb_status tb_store_load_signed(struct tb_store *store, tb_store_signed_fn said, void *user);
 

@@ -70,7 +70,7 @@
     X(withdrawn_trim, "DELETE FROM withdrawn WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "     \
                       "(PARTITION BY model ORDER BY id DESC) AS place FROM withdrawn) WHERE place > ?1)")    \
     X(signed_put, "INSERT OR REPLACE INTO signed VALUES(?1,?2,?3,?4,?5,?6)")                                 \
-    X(signed_all, "SELECT kind, said FROM signed ORDER BY run_order, number")                                \
+    X(signed_all, "SELECT kind, said FROM signed ORDER BY run_order DESC, number DESC")                      \
     X(signed_trim, "DELETE FROM signed WHERE (kind, id) IN (SELECT kind, id FROM (SELECT kind, id, "         \
                    "ROW_NUMBER() OVER (PARTITION BY kind, model ORDER BY run_order DESC, number DESC) "      \
                    "AS place FROM signed) WHERE place > ?1)")                                                \

@@ -72,9 +72,9 @@ enum tb_store_origin tb_store_origin(const struct tb_store *store)
     return TB_STORE_SAME;
 }
 
-enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count)
+enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count, bool first)
 {
-    (void)s, (void)doubted;
+    (void)s, (void)doubted, (void)first;
     TB_ASSERT(count == 0);
     return TB_OK;
 }

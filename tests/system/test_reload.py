@@ -117,5 +117,30 @@ def everything_live_changes_while_a_version_crosses(lab):
     expect("rows of the record", results[:2], ["6 applied, 0 need a restart; a new experiment", "refused"])
 
 
+@scenario
+def a_right_helps_no_peer_that_says_another_home(lab):
+    """P6 P8: names that were refused for both reasons are each looked at once when the right comes, and stay refused."""
+    east, west, _ = lab.east_west(through_link=False)
+    names = ["exp-a", "exp-b", "exp-c"]
+    for name in names:
+        east.models[name] = {"home": "east", "read": ["unix:*"]}
+        west.models[name] = {"home": "west"}  # so west asks east for it
+    for site in (east, west):
+        site.start()
+    east.wait_link("west")
+
+    def refused():
+        (link,) = east.control("status")["links"]
+        return sorted(link["refused_models"])
+
+    wait_for("east refuses them", lambda: refused() == names)
+    for name in names:
+        east.models[name]["read"] = ["unix:*", "tombolo://west/*"]
+    written(east)
+    changes, _ = reload(east)
+    expect("the right", changes["models.exp-a.read"], ("changed", "live"))
+    expect("they stay refused", refused(), names)
+
+
 if __name__ == "__main__":
     sys.exit(main())

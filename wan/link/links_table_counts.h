@@ -14,6 +14,7 @@ struct tb_links;
 #define TB_LINKS_TABLES(X)                                                                                   \
     X(TB_LINKS_TABLE_OFFERS, "offers")          /* versions that are offered here, of all models */          \
     X(TB_LINKS_TABLE_ANNOUNCED, "announced")    /* versions that a peer announced */                         \
+    X(TB_LINKS_TABLE_GRANTED, "granted")        /* models that a peer asked for and may read */              \
     X(TB_LINKS_TABLE_LANDINGS, "landings")      /* versions that land from a peer, or did */                 \
     X(TB_LINKS_TABLE_ASKS, "asks")              /* versions whose manifests a peer is asked for */           \
     X(TB_LINKS_TABLE_CONNS, "link_connections") /* that came from outside, of all peers and strangers */

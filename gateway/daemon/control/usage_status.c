@@ -325,6 +325,19 @@ static void withdrawals_users(struct tb_daemon *d, json_t *users)
         user_add(users, d->withdrawn.rows[i].key.model.text, 1);
 }
 
+static struct usage withdrawals_in_all(struct tb_daemon *d)
+{
+    const struct tb_withdrawn *w = &d->withdrawn;
+    return (struct usage){
+        .used = w->count, .most = w->count, .bound = TB_WITHDRAWN_MAX, .refused = w->crowded};
+}
+
+static struct usage statements_in_all(struct tb_daemon *d)
+{
+    return (struct usage){
+        .used = d->said.count, .most = d->said.count_most, .bound = TB_SAID_MAX, .refused = d->said.crowded};
+}
+
 static struct usage statements(struct tb_daemon *d)
 {
     return (struct usage){
@@ -456,7 +469,9 @@ static const struct {
     {"control_clients", control_clients, control_clients_users},
     {"control_read_clients", control_read_clients, control_read_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
+    {"withdrawals_in_all", withdrawals_in_all, withdrawals_users},
     {"statements", statements, statements_users},
+    {"statements_in_all", statements_in_all, statements_users},
     {"live_asks", live_asks, live_asks_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},

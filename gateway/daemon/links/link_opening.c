@@ -262,6 +262,21 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
+/* P8: each name that was refused is looked at once: one that is refused again, since the peer says
+ * another home, has another place in the list. */
+static void rights_given(struct tb_daemon *d, const struct tb_config *was, uint32_t peer)
+{
+    static struct tb_name refused[TB_LINKS_REFUSED_MAX]; /* the main loop's alone */
+    uint32_t count = 0;
+    const struct tb_name *name;
+    while ((name = tb_links_refused_at(d->links, peer, count)) != NULL)
+        refused[count++] = *name;
+    TB_ASSERT(count <= TB_LINKS_REFUSED_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        if (tb_peer_may_read(d, peer, &refused[i]) && !tb_peer_may_read_by(was, peer, &refused[i]))
+            tb_links_right_changed(d->links, peer, &refused[i], true);
+}
+
 /* P8: a model of a pattern may rest here that the peer asked for: so names count that it was
  * granted. Only what changed is said: a refusal is a line and a row of the audit record. */
 static void rights_change(struct tb_daemon *d, const struct tb_config *was, uint32_t peer)
@@ -274,13 +289,7 @@ static void rights_change(struct tb_daemon *d, const struct tb_config *was, uint
         else
             tb_links_right_changed(d->links, peer, &model, false); /* another one has its place now */
     }
-    for (uint32_t at = 0; (name = tb_links_refused_at(d->links, peer, at)) != NULL; at++) {
-        const struct tb_name model = *name;
-        if (!tb_peer_may_read(d, peer, &model) || tb_peer_may_read_by(was, peer, &model)) continue;
-        tb_links_right_changed(d->links, peer, &model, true);
-        name = tb_links_refused_at(d->links, peer, at);
-        at -= name == NULL || !tb_name_equal(name, &model); /* likewise */
-    }
+    rights_given(d, was, peer);
 }
 
 void tb_links_wanted_changed(struct tb_daemon *d)

@@ -1,4 +1,4 @@
-/* statement_table.c - statements by kind and id; the oldest of a model give way. */
+/* statement_table.c - statements by kind and id, and by model; the oldest of a model give way. */
 #include "gateway/daemon/links/statement_table.h"
 
 #include <string.h>
@@ -6,11 +6,17 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/limits/keyed_rows.h"
 #include "gateway/store/store.h"
 
 static uint32_t bucket_of(const struct tb_id *id)
 {
-    return id->bytes[0] % TB_STATEMENT_BUCKETS;
+    return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_STATEMENT_BUCKETS;
+}
+
+static uint32_t bucket_of_model(const struct tb_name *model)
+{
+    return (uint32_t)(tb_key_of_text(model->text) % TB_STATEMENT_BUCKETS);
 }
 
 static bool is_it(const struct tb_said *s, enum tb_statement_kind kind, const struct tb_id *id)
@@ -46,11 +52,10 @@ const struct tb_said *tb_said_newest(const struct tb_statement_table *t, enum tb
                                      const struct tb_name *model)
 {
     const struct tb_said *newest = NULL;
-    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
-        for (const struct tb_said *s = t->buckets[b]; s != NULL; s = s->next)
-            if (s->what.kind == kind && tb_name_equal(&s->what.model, model) &&
-                (newest == NULL || is_older(&newest->what, &s->what)))
-                newest = s;
+    for (const struct tb_said *s = t->models[bucket_of_model(model)]; s != NULL; s = s->next_of_model)
+        if (s->what.kind == kind && tb_name_equal(&s->what.model, model) &&
+            (newest == NULL || is_older(&newest->what, &s->what)))
+            newest = s;
     return newest;
 }
 
@@ -58,9 +63,39 @@ static void end(struct tb_statement_table *t, struct tb_said **at)
 {
     struct tb_said *gone = *at;
     TB_ASSERT(gone != NULL && t->count > 0);
+    struct tb_said **of_model = &t->models[bucket_of_model(&gone->what.model)];
+    while (*of_model != gone) {
+        TB_ASSERT(*of_model != NULL); /* each is in both */
+        of_model = &(*of_model)->next_of_model;
+    }
+    *of_model = gone->next_of_model;
     *at = gone->next;
     t->count--;
     tb_free(gone);
+}
+
+/* A home signs a withdrawal that it has not at its next tick. */
+static bool gives_way_first(const struct tb_said *a, const struct tb_said *b)
+{
+    const bool a_ends = a->what.kind == TB_STATEMENT_WITHDRAWN,
+               b_ends = b->what.kind == TB_STATEMENT_WITHDRAWN;
+    if (a_ends != b_ends) return b_ends;
+    if (a->rests != b->rests) return a->rests;
+    return a->what.wall_ms < b->what.wall_ms;
+}
+
+/* P7: of all models. One look at each is less than the check of a signature, which came before. */
+static void make_room_of_all(struct tb_statement_table *t)
+{
+    struct tb_said *first = NULL;
+    TB_ASSERT(t->count <= TB_SAID_MAX);
+    if (t->count < TB_SAID_MAX) return;
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (struct tb_said *s = t->buckets[b]; s != NULL; s = s->next)
+            if (first == NULL || gives_way_first(s, first)) first = s;
+    const struct tb_id id = tb_statement_id(&first->what);
+    end(t, place(t, first->what.kind, &id));
+    t->crowded++;
 }
 
 /* P7: true: there is room for it among those of its kind and model. */
@@ -68,12 +103,11 @@ static bool make_room(struct tb_statement_table *t, const struct tb_statement *w
 {
     struct tb_said *oldest = NULL;
     uint32_t count = 0;
-    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
-        for (struct tb_said *s = t->buckets[b]; s != NULL; s = s->next) {
-            if (s->what.kind != what->kind || !tb_name_equal(&s->what.model, &what->model)) continue;
-            count++;
-            if (oldest == NULL || is_older(&s->what, &oldest->what)) oldest = s;
-        }
+    for (struct tb_said *s = t->models[bucket_of_model(&what->model)]; s != NULL; s = s->next_of_model) {
+        if (s->what.kind != what->kind || !tb_name_equal(&s->what.model, &what->model)) continue;
+        count++;
+        if (oldest == NULL || is_older(&s->what, &oldest->what)) oldest = s;
+    }
     if (count < TB_STORE_SIGNED_MAX) {
         if (count + 1 > t->most) t->most = count + 1;
         return true;
@@ -99,12 +133,16 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
         tb_free(s);
         return NULL;
     }
+    make_room_of_all(t);
     *s = (struct tb_said){.what = *what, .by = *by, .count = count};
     memcpy(s->bytes, bytes, count);
     struct tb_said **first = &t->buckets[bucket_of(&id)];
     s->next = *first;
     *first = s;
-    t->count++;
+    first = &t->models[bucket_of_model(&what->model)];
+    s->next_of_model = *first;
+    *first = s;
+    if (++t->count > t->count_most) t->count_most = t->count;
     return s;
 }
 
@@ -126,12 +164,14 @@ static bool none_stays(void *user, const struct tb_said *said)
     return false;
 }
 
-void tb_said_age(struct tb_statement_table *t, bool (*needed)(void *user, const struct tb_said *said),
-                 void *user)
+void tb_said_age(struct tb_statement_table *t,
+                 enum tb_said_need (*need)(void *user, const struct tb_said *said), void *user)
 {
     for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
         for (struct tb_said **at = &t->buckets[b]; *at != NULL;) {
-            (*at)->idle = needed(user, *at) ? 0 : (*at)->idle + 1;
+            const enum tb_said_need is = need(user, *at);
+            (*at)->rests = is == TB_SAID_RESTS;
+            (*at)->idle = is == TB_SAID_OVER ? (*at)->idle + 1 : 0;
             if ((*at)->idle > TB_SAID_IDLE)
                 end(t, at);
             else

@@ -2,7 +2,7 @@
  *
  * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has.
  * It is told, however many versions ended since, and whether or not this gateway restarted. Of
- * each model the newest TB_STORE_WITHDRAWN_MAX are known.
+ * each model the newest TB_STORE_WITHDRAWN_MAX are known, and of all the newest TB_WITHDRAWN_MAX.
  *
  * A withdrawal for this site alone is in the same list. No peer is told of it, and the version is
  * not taken from one again (tb_withdrawn_here). */
@@ -59,6 +59,13 @@ static bool room(struct tb_withdrawn *w)
     return true;
 }
 
+static void oldest_ends(struct tb_withdrawn *w, uint32_t oldest)
+{
+    TB_ASSERT(oldest < w->count);
+    w->refused++;
+    memmove(w->rows + oldest, w->rows + oldest + 1, (--w->count - oldest) * sizeof *w->rows);
+}
+
 void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key, bool here)
 {
     struct tb_withdrawn *w = &d->withdrawn;
@@ -69,9 +76,12 @@ void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key, boo
     if (!tb_home_of(d, &key->model, &home) || known != NULL) return;
     uint32_t rows = rows_of(d, &key->model, &oldest);
     if (rows == TB_STORE_WITHDRAWN_MAX) {
-        w->refused++;
-        memmove(w->rows + oldest, w->rows + oldest + 1, (--w->count - oldest) * sizeof *w->rows);
+        oldest_ends(w, oldest);
         rows--;
+    } else if (w->count == TB_WITHDRAWN_MAX) { /* P7: names of a pattern have no end */
+        rows -= tb_name_equal(&w->rows[0].key.model, &key->model);
+        oldest_ends(w, 0);
+        w->crowded++;
     }
     if (!room(w)) {
         w->refused++;

@@ -15,12 +15,16 @@ struct tb_withdrawal {
     bool here; /* this site's operator decided so for this site: no other site is told */
 };
 
-/* Versions that were withdrawn, in that order; of each model the newest. */
+#define TB_WITHDRAWN_MAX 16384u
+
+/* Versions that were withdrawn, in that order; of each model the newest, and of all
+ * TB_WITHDRAWN_MAX. */
 struct tb_withdrawn {
     struct tb_withdrawal *rows;
     uint32_t count, cap;
     uint32_t most;    /* of one model; none leaves but for a newer one */
     uint64_t refused; /* older ones that gave way */
+    uint64_t crowded; /* of them: there were TB_WITHDRAWN_MAX, of all models */
 };
 
 /* A withdrawal by home makes one that was `here` one for every site, never the other way. */

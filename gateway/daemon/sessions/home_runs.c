@@ -471,7 +471,7 @@ enum tb_status tb_home_runs_open(struct tb_daemon *d)
         if (d->home_runs->models[i].home) doubted[count++] = *name_of(d, i);
     }
     if (tb_store_origin(d->store) == TB_STORE_SAME) count = 0;
-    enum tb_status status = tb_store_own(d->store, doubted, count);
+    enum tb_status status = tb_store_own(d->store, doubted, count, d->new_home);
     if (status == TB_OK) status = tb_store_load_doubts(d->store, doubted_before, d);
     TB_EACH_MODEL(d, i) if (status == TB_OK) asking_log(d, i);
     return status;
@@ -501,7 +501,7 @@ void tb_home_runs_row_begins(struct tb_daemon *d, uint32_t row, bool doubted)
     if (h == NULL) return;
     h->models[row] = (struct model_runs){.home = tb_name_equal(home_of(d, row), &d->site)};
     if (!h->models[row].home || !doubted) return;
-    begin_asking(d, row, "this home's store is a copy that was put back");
+    begin_asking(d, row, "this home's store is new, or a copy that was put back");
     asking_log(d, row);
     tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, row), true}); /* a start asks the list of them */
     for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)

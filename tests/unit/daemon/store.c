@@ -413,7 +413,7 @@ static void a_copy_that_was_put_back_is_known(void **state)
     assert_int_equal(tb_name_set(&policy, "policy"), TB_OK);
     struct tb_store *store = open_good();
     assert_int_equal(tb_store_origin(store), TB_STORE_NEW);
-    assert_int_equal(tb_store_own(store, &policy, 1), TB_OK);
+    assert_int_equal(tb_store_own(store, &policy, 1, true), TB_OK);
     assert_int_equal(tb_store_incarnation(store, 1, &incarnation), TB_OK);
     tb_store_close(store);
     store = open_good();
@@ -429,7 +429,7 @@ static void a_copy_that_was_put_back_is_known(void **state)
     assert_int_equal(system(command), 0);
     store = open_good();
     assert_int_equal(tb_store_origin(store), TB_STORE_RESTORED);
-    assert_int_equal(tb_store_own(store, &policy, 1), TB_OK);
+    assert_int_equal(tb_store_own(store, &policy, 1, true), TB_OK);
     tb_store_close(store);
     store = open_good();
     assert_int_equal(tb_store_origin(store), TB_STORE_SAME);
@@ -437,9 +437,42 @@ static void a_copy_that_was_put_back_is_known(void **state)
     tb_store_close(store);
 }
 
+static bool is_doubted(struct tb_store *store, const char *name)
+{
+    static struct tb_store_model m;
+    assert_int_equal(tb_name_set(&m.name, name), TB_OK);
+    assert_int_equal(tb_store_model(store, &m), TB_OK);
+    return m.doubted;
+}
+
+/* P2: a home that lost its disk knows no name of its patterns, and doubts each; unless an operator
+ * says that it is the first installation. One that was put back is no first one. */
+static void a_new_store_doubts_the_names_that_it_does_not_know(void **state)
+{
+    (void)state;
+    char command[700];
+    uint64_t incarnation;
+    for (int first = 0; first < 2; first++) {
+        struct tb_store *store = open_good();
+        assert_int_equal(tb_store_origin(store), TB_STORE_NEW);
+        assert_int_equal(tb_store_own(store, NULL, 0, first != 0), TB_OK);
+        assert_int_equal(tb_store_incarnation(store, 1, &incarnation), TB_OK);
+        assert_int_equal(is_doubted(store, "lora-7"), first == 0);
+        tb_store_close(store);
+        store = open_good();
+        assert_int_equal(tb_store_origin(store), TB_STORE_SAME);
+        assert_int_equal(tb_store_own(store, NULL, 0, false), TB_OK);
+        assert_int_equal(is_doubted(store, "lora-7"), first == 0);
+        tb_store_close(store);
+        snprintf(command, sizeof command, "rm -f '%s' '%s-wal' '%s-shm'", store_path, store_path, store_path);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        STORE_TEST(a_new_store_doubts_the_names_that_it_does_not_know),
         STORE_TEST(rows_survive_a_restart),
         STORE_TEST(a_new_state_keeps_the_pin),
         STORE_TEST(another_pin_takes_its_place),

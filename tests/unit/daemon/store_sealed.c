@@ -77,7 +77,7 @@ static void filled(const struct tb_disk_keys *keys, uint64_t count)
     assert_int_equal(tb_store_run(store, &run, &store_audit), TB_OK);
     for (uint64_t n = 1; n <= count; n++)
         put(store, n);
-    assert_int_equal(tb_store_own(store, NULL, 0), TB_OK);
+    assert_int_equal(tb_store_own(store, NULL, 0, true), TB_OK);
     tb_store_close(store);
 }
 

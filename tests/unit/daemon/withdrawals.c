@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
@@ -184,11 +185,36 @@ static void a_site_that_holds_other_versions_is_told_nothing(void **state)
     relay_end(&w);
 }
 
+/* P7: names of a pattern have no end, and the list has one: the oldest of all gives way. */
+static void the_oldest_of_all_models_gives_way(void **state)
+{
+    (void)state;
+    struct relay w;
+    relay_begin(&w);
+    struct tb_withdrawn *list = &w.home.d->withdrawn;
+    list->rows = tb_calloc(TB_WITHDRAWN_MAX, sizeof *list->rows);
+    assert_non_null(list->rows);
+    list->count = list->cap = TB_WITHDRAWN_MAX;
+    list->most = 1;
+    for (uint32_t i = 0; i < TB_WITHDRAWN_MAX; i++) {
+        list->rows[i].key = version_of(i + 1);
+        (void)snprintf(list->rows[i].key.model.text, sizeof list->rows[i].key.model.text, "lora-%u", i);
+    }
+    const struct tb_version_key more = version_of(TB_WITHDRAWN_MAX + 1);
+    tb_withdrawn_add(w.home.d, &more, false);
+    assert_int_equal(list->count, TB_WITHDRAWN_MAX);
+    assert_int_equal(list->crowded, 1);
+    assert_string_equal(list->rows[0].key.model.text, "lora-1");
+    assert_true(tb_id_equal(&list->rows[TB_WITHDRAWN_MAX - 1].key.uid, &more.uid));
+    relay_end(&w);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_withdrawal_without_a_row_is_remembered_over_a_restart),
         cmocka_unit_test(a_withdrawal_is_remembered_once),
+        cmocka_unit_test(the_oldest_of_all_models_gives_way),
         cmocka_unit_test(a_withdrawal_for_this_site_is_told_to_nobody),
         cmocka_unit_test(a_site_that_holds_other_versions_is_told_nothing),
     };

@@ -166,7 +166,7 @@ static struct tb_tls *tls_of(struct scene *s, const char *site)
 }
 
 /* West's certificate opens connection after connection, as many as a link may need at once. The
- * next one is told that it is denied, and counted, and north comes in. */
+ * next one is told that there is no room, and counted as no stranger, and north comes in. */
 static void a_peer_has_a_quarter_and_another_comes_in(void **state)
 {
     (void)state;
@@ -183,7 +183,8 @@ static void a_peer_has_a_quarter_and_another_comes_in(void **state)
     assert_true(usage(&s).used <= usage(&s).bound / 4);
     show(&s, &all[LINK_CONNS_SHARE], west);
     WORLD_UNTIL(&s.w.net, all[LINK_CONNS_SHARE].closed);
-    CHECK_STATUS(all[LINK_CONNS_SHARE].why, TB_PEER_DENIED);
+    CHECK_STATUS(all[LINK_CONNS_SHARE].why, TB_SITE_NOMEM);
+    assert_int_equal(tb_links_strangers_refused(s.east->links), 0);
     assert_int_equal(usage(&s).spent, 1);
     assert_int_equal(usage(&s).refused, 1);
     show(&s, &all[LINK_CONNS_SHARE + 1], north);

@@ -3,10 +3,13 @@
  *
  * Covers: wan/link/links_peers.c wan/link/traffic/link_rights.c */
 #include "wan/link/links_peers.h"
+#include "base/allocate.h"
 #include "check.h"
 #include "links_world.h"
+#include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/links_known.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/link/session/link_admission.h"
 
 /* East listens; west dials it. North is made, so that all trust each other, and is no peer. */
@@ -164,6 +167,57 @@ static void a_model_that_is_wanted_later_is_announced(void **state)
     links_world_fini(&t.w);
 }
 
+static uint32_t used(const struct site *s, enum tb_links_table table)
+{
+    struct tb_links_usage usage;
+    tb_links_usage(s->links, table, &usage);
+    return usage.used;
+}
+
+/* P6: so many names came in one session that the first one's row went to another. A version of it
+ * breaks no protocol, is told to nobody, and counts once the model is wanted again. */
+static void a_name_without_a_row_is_heard_once_it_is_wanted_again(void **state)
+{
+    static struct three t;
+    static struct truth v;
+    static struct tb_name names[TB_LINKS_MODELS_MAX];
+    (void)state;
+    three_sites(&t, true);
+    WORLD_UNTIL(&t.w.net, used(t.east, TB_LINKS_TABLE_GRANTED) == 1);
+    for (uint32_t i = 0; i < TB_LINKS_MODELS_MAX; i++)
+        (void)snprintf(names[i].text, sizeof names[i].text, "lora-%u", i);
+    tb_links_peer_models(t.west->links, 0, names, TB_LINKS_MODELS_MAX);
+    tb_links_peer_models(t.west->links, 0, names, TB_LINKS_MODELS_MAX);
+    truth_make(&v, 7, 1, 4 << 20);
+    (void)site_publish(t.east, &v);
+    WORLD_UNTIL(&t.w.net, used(t.west, TB_LINKS_TABLE_ANNOUNCED) == 1);
+    assert_int_equal(t.west->versions, 0);
+    assert_false(tb_links_announces(t.west->links, 0, &v.key.uid));
+    tb_links_peer_models(t.west->links, 0, &t.w.model, 1);
+    assert_true(tb_links_announces(t.west->links, 0, &v.key.uid));
+    stands(&t);
+    truth_free(&v);
+    links_world_fini(&t.w);
+}
+
+/* P6 P7: models come and go in a long session. The next one is denied; the session goes on. */
+static void a_name_beyond_what_a_session_may_ask_for_is_denied(void **state)
+{
+    static struct three t;
+    (void)state;
+    three_sites(&t, false);
+    struct tb_link_models *m = &t.east->links->links[0].traffic.models;
+    tb_free(m->granted);
+    m->granted = tb_calloc(TB_LINKS_GRANTED_MAX, sizeof *m->granted);
+    assert_non_null(m->granted);
+    m->granted_count = m->granted_cap = TB_LINKS_GRANTED_MAX;
+    tb_links_peer_models(t.west->links, 0, &t.w.model, 1);
+    WORLD_UNTIL(&t.w.net, tb_links_denied(t.west->links, 0, &t.w.model));
+    assert_non_null(tb_links_refused_at(t.east->links, 0, 0));
+    stands(&t);
+    links_world_fini(&t.w);
+}
+
 /* P8: it hears that what it was told of is gone; with the right it hears of it again. */
 static void a_right_ends_and_comes_back_in_a_session(void **state)
 {
@@ -254,6 +308,8 @@ int main(void)
         cmocka_unit_test(a_peer_that_is_removed_is_a_stranger),
         cmocka_unit_test(a_peer_is_dialled_at_its_new_address),
         cmocka_unit_test(a_model_that_is_wanted_later_is_announced),
+        cmocka_unit_test(a_name_without_a_row_is_heard_once_it_is_wanted_again),
+        cmocka_unit_test(a_name_beyond_what_a_session_may_ask_for_is_denied),
         cmocka_unit_test(a_right_ends_and_comes_back_in_a_session),
         cmocka_unit_test(a_crossing_ends_with_its_right),
         cmocka_unit_test(trust_in_one_site_is_no_others),

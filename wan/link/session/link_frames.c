@@ -104,7 +104,7 @@ static void log_of(const struct tb_link_conn *c)
         tb_log_of_stranger(c->address_text);
 }
 
-/* P7 P10: counted as what it is. */
+/* P7 P10: counted as what it is, and no stranger: it lacks no right. */
 static bool has_its_share(struct tb_link *l)
 {
     if (l->session.conn_count < LINK_CONNS_SHARE) return false;
@@ -140,9 +140,13 @@ static void opened(struct tb_link_conn *c, const struct tb_chan_peer *peer)
         return;
     }
     struct tb_link *l = link_of_identity(c->links, &peer->identity);
-    if (l == NULL || tb_link_is_shut_out(l) || has_its_share(l)) {
+    if (l == NULL || tb_link_is_shut_out(l)) {
         refuse_stranger(c, TB_PEER_DENIED);
         tb_link_conn_bye(c, TB_PEER_DENIED, 0);
+        return;
+    }
+    if (has_its_share(l)) {
+        tb_link_conn_bye(c, TB_SITE_NOMEM, 0);
         return;
     }
     c->link = l;

@@ -4,13 +4,17 @@
 
 #include "base/allocate.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
 
 enum tb_status tb_link_granted_room(struct tb_link *l)
 {
     struct tb_link_models *m = &l->traffic.models;
     if (m->granted_count < m->granted_cap) return TB_OK;
-    if (m->granted_cap >= TB_LINKS_GRANTED_MAX) return TB_PEER_GARBLED;
+    if (m->granted_cap >= TB_LINKS_GRANTED_MAX) {
+        tb_links_table_refused(l->links, TB_LINKS_TABLE_GRANTED, l);
+        return TB_TOO_LARGE;
+    }
     const uint32_t cap = m->granted_cap == 0 ? 16 : 2 * m->granted_cap;
     struct tb_name *more = tb_realloc(m->granted, cap * sizeof *more);
     if (more == NULL) return TB_SITE_NOMEM;
@@ -28,8 +32,9 @@ bool tb_link_granted(const struct tb_link *l, const struct tb_name *model)
 
 const struct tb_announced *tb_link_announced(const struct tb_link *l, const struct tb_id *uid)
 {
-    for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
-        if (tb_id_equal(&l->traffic.models.announced[i].key.uid, uid)) return &l->traffic.models.announced[i];
+    const struct tb_link_models *m = &l->traffic.models;
+    for (uint32_t i = 0; i < m->announced_count; i++)
+        if (!m->announced[i].unwanted && tb_id_equal(&m->announced[i].key.uid, uid)) return &m->announced[i];
     return NULL;
 }
 

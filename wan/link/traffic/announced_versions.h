@@ -12,12 +12,14 @@ struct tb_link;
 struct tb_announced {
     struct tb_version_key key;
     uint64_t bytes;
+    bool unwanted; /* its model has no row of `wanted` any more: kept for the time when it has one again */
 };
 
 struct tb_link_models {
     struct tb_name wanted[TB_LINKS_MODELS_MAX]; /* from the peer */
     uint32_t wanted_count;
     tb_time_ns came_at;               /* to `wanted` while the links were open, last; 0: never */
+    bool renamed;                     /* a row of `wanted` became another model's */
     bool left[TB_LINKS_MODELS_MAX];   /* of `wanted`: no more; what is said of it in this session is heard */
     bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
     /* Models this peer may read and wants; while it is down, did. */
@@ -35,9 +37,10 @@ struct tb_link_models {
 };
 
 /* Room for one more that is granted; the table grows with what the peer really asks for. P7:
- * TB_PEER_GARBLED: it has as many as it may have. TB_SITE_NOMEM. */
+ * TB_TOO_LARGE: it has as many as it may have. TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_link_granted_room(struct tb_link *l);
 bool tb_link_granted(const struct tb_link *l, const struct tb_name *model);
+/* One whose model is wanted. */
 const struct tb_announced *tb_link_announced(const struct tb_link *l, const struct tb_id *uid);
 /* Versions of this model are wanted from the peer. */
 bool tb_link_wants(const struct tb_link *l, const struct tb_name *model);

@@ -210,6 +210,12 @@ void tb_link_push_gone(struct tb_link *l, const struct tb_id *uid)
     if (*at != NULL) decline(l, at, "gone_there");
 }
 
+void tb_link_push_unwanted(struct tb_link *l, const struct tb_id *uid)
+{
+    struct tb_push **at = tb_push_find_uid(&l->traffic.pushes.pushed, uid);
+    if (*at != NULL) decline(l, at, "not_wanted");
+}
+
 void tb_link_push_too_much(struct tb_link *l, const struct tb_id *uid)
 {
     struct tb_push **at = tb_push_find_uid(&l->traffic.pushes.pushed, uid);

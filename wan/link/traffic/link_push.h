@@ -17,6 +17,7 @@ enum tb_status tb_link_on_push(struct tb_link *l, struct tb_wire_frame *f);
 uint32_t tb_link_push_take(struct tb_link *l, const struct tb_link_in *in);
 void tb_link_pushes_tick(struct tb_link *l, tb_time_ns now);
 void tb_link_push_gone(struct tb_link *l, const struct tb_id *uid);
+void tb_link_push_unwanted(struct tb_link *l, const struct tb_id *uid);
 void tb_link_push_too_much(struct tb_link *l,
                            const struct tb_id *uid); /* there is no room for its manifests */
 

@@ -29,8 +29,18 @@ static uint32_t wanted_row(struct tb_link_models *m)
 {
     if (m->wanted_count < TB_LINKS_MODELS_MAX) return m->wanted_count++;
     for (uint32_t i = 0; i < m->wanted_count; i++)
-        if (m->left[i]) return i;
+        if (m->left[i]) {
+            m->renamed = true;
+            return i;
+        }
     return UINT32_MAX;
+}
+
+/* The peer does not say again what it said while the model had no row. */
+static void announced_wanted(struct tb_link_models *m, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < m->announced_count; i++)
+        if (tb_name_equal(&m->announced[i].key.model, model)) m->announced[i].unwanted = false;
 }
 
 static void want(struct tb_link *l, const struct tb_name *model)
@@ -44,6 +54,7 @@ static void want(struct tb_link *l, const struct tb_name *model)
     if (at == UINT32_MAX) return;
     m->wanted[at] = *model;
     m->left[at] = m->denied[at] = false;
+    announced_wanted(m, model);
     m->came_at = tb_clock_now();
     tb_link_subscribe_to(l, model);
 }

@@ -112,6 +112,7 @@ static void grant(struct tb_link *l, const struct tb_name *model)
     struct tb_links *ls = l->links;
     TB_ASSERT(l->traffic.models.granted_count < l->traffic.models.granted_cap);
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
+    tb_links_table_took(ls, TB_LINKS_TABLE_GRANTED, l->traffic.models.granted_count);
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
     for (struct tb_offer *o = ls->offers; o != NULL; o = o->next)
@@ -155,9 +156,12 @@ enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     if (tb_link_granted(l, &m.model)) return TB_OK;
     status = tb_link_granted_room(l);
-    if (status != TB_OK) return status;
-    tb_link_subscribed(l, &m.model, &m.home);
-    return TB_OK;
+    if (status == TB_OK)
+        tb_link_subscribed(l, &m.model, &m.home);
+    else if (status == TB_TOO_LARGE)
+        tb_link_refuse(l, &m.model,
+                       &m.home); /* models come and go in a long session: no fault of the peer's */
+    return status == TB_TOO_LARGE ? TB_OK : status;
 }
 
 enum tb_status tb_link_on_denied(struct tb_link *l, struct tb_wire_frame *f)
@@ -205,17 +209,29 @@ static void tell_whole(struct tb_link *l, struct tb_offer *o)
     tb_link_expect(l, o);
 }
 
-static enum tb_status version_ready(struct tb_link *l, const struct tb_frame_version *m)
+/* Wanted or not. */
+static struct tb_announced *announced_find(struct tb_link_models *m, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < m->announced_count; i++)
+        if (tb_id_equal(&m->announced[i].key.uid, uid)) return &m->announced[i];
+    return NULL;
+}
+
+static enum tb_status version_ready(struct tb_link *l, const struct tb_frame_version *m, bool wanted)
 {
     const struct tb_digest zero = {{0}};
-    if (tb_digest_equal(&m->key.root, &zero) || tb_link_announced(l, &m->key.uid) != NULL)
+    if (tb_digest_equal(&m->key.root, &zero) || announced_find(&l->traffic.models, &m->key.uid) != NULL)
         return TB_PEER_GARBLED;
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
     TB_ASSERT(l->traffic.models.announced_count < l->traffic.models.announced_cap);
     l->traffic.models.announced[l->traffic.models.announced_count++] =
-        (struct tb_announced){m->key, m->bytes};
+        (struct tb_announced){m->key, m->bytes, !wanted};
     tb_links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
+    if (!wanted) {
+        tb_link_push_unwanted(l, &m->key.uid);
+        return TB_OK;
+    }
     const enum tb_status pushed = tb_link_is_pushed(l, &m->key.uid) ? tb_link_ask_pushed(l, &m->key) : TB_OK;
     if (pushed != TB_OK) tb_link_push_too_much(l, &m->key.uid);
     struct tb_offer *o = tb_offer_find(l->links, &m->key.uid);
@@ -229,12 +245,13 @@ enum tb_status tb_link_on_version(struct tb_link *l, struct tb_wire_frame *f)
     struct tb_frame_version m;
     enum tb_status status = tb_frame_version_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (!tb_link_wants(l, &m.key.model)) return TB_PEER_GARBLED;
+    const bool wanted = tb_link_wants(l, &m.key.model);
+    if (!wanted && !l->traffic.models.renamed) return TB_PEER_GARBLED; /* it never was */
     const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
     denied_no_more(l, &m.key.model);
     if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
-    if (!withdrawn) status = version_ready(l, &m);
-    if (status != TB_OK) return status;
+    if (!withdrawn) status = version_ready(l, &m, wanted);
+    if (status != TB_OK || !wanted) return status;
     tb_links_busy(l->links);
     if (ops_of(l)->on_version != NULL)
         ops_of(l)->on_version(user_of(l), l->index, &m.key, m.bytes,
@@ -248,7 +265,12 @@ enum tb_status tb_link_on_gone(struct tb_link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_gone_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(m.status_negated);
-    const struct tb_announced *a = tb_link_announced(l, &m.uid);
+    struct tb_announced *a = announced_find(&l->traffic.models, &m.uid);
+    if (a != NULL && a->unwanted) {
+        if (tb_status_scope(why) != TB_SCOPE_SITE)
+            *a = l->traffic.models.announced[--l->traffic.models.announced_count];
+        return TB_OK;
+    }
     if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
         if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
         tb_link_peer_dropped(l, &m.uid);

@@ -55,10 +55,12 @@ bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t
                            struct tb_version_key *key_out, uint64_t *bytes_out)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    const struct tb_link *l = &links->links[peer];
-    if (*cursor >= l->traffic.models.announced_count) return false;
-    *key_out = l->traffic.models.announced[*cursor].key;
-    *bytes_out = l->traffic.models.announced[*cursor].bytes;
+    const struct tb_link_models *m = &links->links[peer].traffic.models;
+    while (*cursor < m->announced_count && m->announced[*cursor].unwanted)
+        ++*cursor;
+    if (*cursor >= m->announced_count) return false;
+    *key_out = m->announced[*cursor].key;
+    *bytes_out = m->announced[*cursor].bytes;
     ++*cursor;
     return true;
 }

@@ -14,6 +14,11 @@ static uint32_t announced_count(const struct tb_link *l)
     return l->traffic.models.announced_count;
 }
 
+static uint32_t granted_count(const struct tb_link *l)
+{
+    return l->traffic.models.granted_count;
+}
+
 static const char *const names[] = {
 #define NAME(table, text) [table] = text,
     TB_LINKS_TABLES(NAME)
@@ -26,6 +31,7 @@ static const struct {
 } tables[] = {
     [TB_LINKS_TABLE_OFFERS] = {TB_LINKS_OFFERS_MAX, NULL},
     [TB_LINKS_TABLE_ANNOUNCED] = {TB_LINKS_OFFERS_MAX, announced_count},
+    [TB_LINKS_TABLE_GRANTED] = {TB_LINKS_GRANTED_MAX, granted_count},
     [TB_LINKS_TABLE_LANDINGS] = {TB_LINKS_OFFERS_MAX, tb_link_in_count},
     [TB_LINKS_TABLE_ASKS] = {TB_LINKS_ASKS_MAX, tb_link_ask_count},
     [TB_LINKS_TABLE_CONNS] = {LINK_CONNS_MAX, NULL},
