@@ -56,6 +56,7 @@ void tb_prover_start(struct tb_daemon *d)
     struct tb_arena_prover *p = &d->prover;
     if (tb_home_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
     p->runs = tb_arena_prove_later(d->arena, true) && tb_thread_start(&p->thread, prover_main, d) == 0;
+    p->moved = p->runs; /* an anchor lands ahead of the first tick, which sees nothing move */
     if (p->runs) return;
     (void)tb_arena_prove_later(d->arena, false);
     (void)sem_destroy(&p->due);

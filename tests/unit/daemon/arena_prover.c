@@ -60,6 +60,19 @@ static void one_landing_thread_has_another_prove(void **state)
     end(&c);
 }
 
+/* P6: as those of an anchor do, after a reboot of the host. Nobody publishes. */
+static void what_landed_ahead_of_the_first_tick_is_proven(void **state)
+{
+    (void)state;
+    struct scene c;
+    begin(&c, 1);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (!tb_arena_region_proven(c.region) && tb_clock_now() < until)
+        (void)uv_run(&c.home.d->loop, UV_RUN_ONCE);
+    assert_true(tb_arena_region_proven(c.region));
+    end(&c);
+}
+
 /* A chunk may land behind the last tick in which one moved. */
 static void the_tick_behind_the_last_move_asks_too(void **state)
 {
@@ -136,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_landing_thread_has_another_prove),
+        cmocka_unit_test(what_landed_ahead_of_the_first_tick_is_proven),
         cmocka_unit_test(the_tick_behind_the_last_move_asks_too),
         cmocka_unit_test(readers_hear_of_a_version_once_it_is_proven),
         cmocka_unit_test(more_landing_threads_prove_as_chunks_land),
