@@ -643,6 +643,7 @@ void tb_daemon_close(struct tb_daemon *d)
     if (!d->left) tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);
+    tb_tensors_kept_free(&d->tensors_kept);
     tb_free(d->catalog_memory);
     if (d->config != d->given) tb_config_free(d->config);
     d->config = d->given;

@@ -21,6 +21,7 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
+#include "gateway/daemon/control/tensors_status.h"
 #include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
@@ -116,6 +117,7 @@ struct tb_daemon {
     uint32_t shown_failed;                    /* the same of those that workers showed */
     tb_time_ns unsigned_said_at;              /* the log was told that this home could not sign */
     tb_time_ns unsigned_told_at[TB_CONFIG_LIST_MAX]; /* the log was told of a peer's unsigned versions */
+    struct tb_tensors_kept tensors_kept;             /* for readers that ask */
     struct tb_live_asks live;                        /* operators that ask workers for proofs */
     struct tb_home_runs *home_runs;                  /* of models whose home is here */
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
