@@ -164,7 +164,9 @@ static void verifier_start(struct tb_daemon *d)
     d->verifier_digests = d->config->arena_reverify; /* a reload gives d->config another one */
     if (!d->verifier_digests && m.mapped_bytes == m.file_bytes) return;
     d->verifier_runs = pthread_create(&d->verifier, NULL, verifier_main, d) == 0;
-    if (!d->verifier_runs) tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
+    if (d->verifier_runs) return;
+    d->verifier_digests = false;
+    tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
 }
 
 static void verifier_end(struct tb_daemon *d)

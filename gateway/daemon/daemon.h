@@ -160,7 +160,7 @@ struct tb_daemon {
     struct tb_arena_prover prover;
     pthread_t verifier;
     bool verifier_runs;
-    bool verifier_digests; /* arena.reverify */
+    bool verifier_digests; /* arena.reverify; as the start left it, so threads may read it */
     _Atomic bool verifier_stop;
     struct tb_asked_look asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
     uint32_t asked_next;
