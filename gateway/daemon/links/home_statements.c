@@ -102,7 +102,8 @@ static const struct tb_said *say_version(struct tb_daemon *d, const struct tb_ve
 static void readers_wait(struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (!d->prover.runs || (copy != NULL && tb_copy_is_whole(copy))) return;
+    if (!d->prover.runs || (copy != NULL && copy->region != NULL && tb_arena_region_proven(copy->region)))
+        return;
     if (tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid) != NULL) return; /* it is signed */
     tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
