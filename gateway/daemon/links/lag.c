@@ -144,7 +144,7 @@ bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb
     return true;
 }
 
-/* Nothing came by now: what is held is from before. */
+/* At the first look nothing has come yet: what is held then is from the process before. */
 void tb_lag_landing_look(struct tb_lag_landing *l, uint64_t held, uint64_t came)
 {
     if (!l->begun) *l = (struct tb_lag_landing){.begun = true, .held_first = came == 0 ? held : 0};
