@@ -139,7 +139,9 @@ void tb_home_says(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (todo->kind != TB_CATALOG_PERSIST_VERSION || !is_home(d, &todo->key.model)) return;
     if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT) {
         (void)tell(d, say_version(d, &todo->key));
-        if (todo->state == TB_VERSION_READY) readers_wait(d, &todo->key);
+        /* One that is here at once has one row, and that says kept. */
+        if (todo->state == TB_VERSION_READY || tb_copy_find(d, &todo->key.uid) != NULL)
+            readers_wait(d, &todo->key);
     }
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) (void)say_withdrawn(d, &todo->key);
 }
