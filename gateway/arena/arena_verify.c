@@ -154,16 +154,30 @@ static bool shard_unproven(struct arena_shard *s, bool suspects, uint32_t *k_out
     return false;
 }
 
+static bool region_unproven(struct tb_arena_region *region, bool suspects, struct suspect *chunk_out)
+{
+    for (uint32_t i = 0; i < region->key.shard_count && !region->leaving; i++) {
+        struct arena_shard *s = &region->shards[i];
+        if (!s->proves || s->all_proven || !tb_arena_place_ready(region, i)) continue;
+        s->all_proven = tb_manifest_all_proven(&s->manifest);
+        *chunk_out = (struct suspect){.region = region, .s = s};
+        if (!s->all_proven && shard_unproven(s, suspects, &chunk_out->k)) return true;
+    }
+    return false;
+}
+
+/* With the mutex, which the main loop waits for: from the region of the last one on, and no more of
+ * shards that are done. */
 static bool find_unproven(struct tb_arena *arena, bool suspects, struct suspect *chunk_out)
 {
-    for (struct tb_arena_region *region = arena->first; region != NULL; region = region->next) {
-        for (uint32_t i = 0; i < region->key.shard_count && !region->leaving; i++) {
-            struct arena_shard *s = &region->shards[i];
-            if (!s->proves || !tb_arena_place_ready(region, i)) continue;
-            *chunk_out = (struct suspect){.region = region, .s = s};
-            if (!tb_manifest_all_proven(&s->manifest) && shard_unproven(s, suspects, &chunk_out->k))
-                return true;
+    struct tb_arena_region *from = arena->prove_from != NULL ? arena->prove_from : arena->first;
+    for (struct tb_arena_region *r = from; r != NULL;) {
+        if (region_unproven(r, suspects, chunk_out)) {
+            arena->prove_from = r;
+            return true;
         }
+        r = r->next != NULL ? r->next : arena->first;
+        if (r == from) break;
     }
     return false;
 }

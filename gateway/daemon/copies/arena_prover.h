@@ -2,8 +2,8 @@
  *
  * BLAKE3 takes a core longer than all else of a chunk that lands. Where one thread lands all
  * chunks, it would hold up the chunks behind it, and the links that wait for them. So there a
- * thread of low priority makes the proofs, while landing goes on and after it. On a larger machine
- * the threads that land chunks prove them side by side, and this one is not started.
+ * thread that rests half of the time makes the proofs, while landing goes on and after it. On a
+ * larger machine the threads that land chunks prove them side by side, and this one is not started.
  *
  * A version is whole before it is proven. It is signed once it is proven, and readers hear of it
  * then (links/home_statements.c). */
