@@ -212,6 +212,7 @@ enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes, b
     bool more = find_unproven(arena, suspects, &chunk);
     while (more && (done_out->chunks == 0 || done_out->bytes < max_bytes)) {
         prove_one(&chunk, done_out);
+        if (tb_manifest_all_proven(&chunk.s->manifest)) done_out->proven++;
         more = find_unproven(arena, suspects, &chunk);
     }
     pthread_mutex_unlock(&arena->mutex);

@@ -28,6 +28,7 @@ struct tb_arena_verified {
     uint64_t bytes;  /* digested in this step */
     uint32_t chunks; /* likewise */
     uint32_t bad;    /* chunks that failed in this step: not held any more; the life is new */
+    uint32_t proven; /* shards whose last proof tb_arena_prove_step made in this step */
 };
 /* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a
  * thread of low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN:

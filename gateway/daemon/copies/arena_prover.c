@@ -37,9 +37,9 @@ static void prove_all(struct tb_daemon *d)
         status = tb_arena_prove_step(d->arena, STEP_BYTES, !d->verifier_digests, &done);
         if (status == TB_AGAIN) rest(tb_time_since(began, tb_clock_now()));
         atomic_fetch_add(&d->verify_bad, done.bad);
-        if (done.chunks > 0) atomic_store(&p->proved, true);
+        if (done.proven > 0) atomic_store(&p->proved, true);
+        if (done.proven > 0 || done.bad > 0) uv_async_send(&d->verify_wake);
     }
-    if (atomic_load(&p->proved)) uv_async_send(&d->verify_wake);
 }
 
 static void *prover_main(void *user)

@@ -25,7 +25,7 @@ struct tb_arena_prover {
     bool runs;
     bool moved; /* in the tick before this one */
     _Atomic bool asked, stop;
-    _Atomic bool proved; /* since the main loop looked: versions may be ready to be signed */
+    _Atomic bool proved; /* shards, since the main loop looked: versions may be ready to be signed */
 };
 
 /* That land chunks from ranks; the other half of the cores is for links. */
