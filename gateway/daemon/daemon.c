@@ -146,7 +146,10 @@ static void *verifier_main(void *user)
 static void verify_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
-    if (atomic_exchange(&d->prover.proved, false)) tb_home_says_tick(d);
+    if (atomic_exchange(&d->prover.proved, false)) {
+        tb_home_says_tick(d);
+        tb_daemon_wake(d); /* readers that waited for the proofs hear of it in this turn */
+    }
     const uint32_t bad = atomic_exchange(&d->verify_bad, 0);
     if (bad == 0) return;
     d->counters.verify_bad += bad;
