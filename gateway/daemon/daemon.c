@@ -228,7 +228,7 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     tb_service_manager_alive(&d->manager, now);
     const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
-    tb_prover_ask(d, moves);
+    tb_arena_prover_ask(d, moves);
     tb_copies_sweep(d, now);
     tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
@@ -307,7 +307,7 @@ static enum tb_status arena_open(struct tb_daemon *d)
     char error[TB_ARENA_ERROR_BYTES] = "";
     const enum tb_status status = tb_arena_open(&options, &d->arena, error);
     if (status != TB_OK) return failed("arena", error, "set arena.path or arena.bytes");
-    tb_prover_start(d);
+    tb_arena_prover_start(d);
     tb_arena_prove(d->arena, tb_proofs_are_made, d);
     return TB_OK;
 }
@@ -613,7 +613,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_adopt_stop(d);
     tb_closing_grant(d);
     verifier_end(d);
-    tb_prover_end(d);
+    tb_arena_prover_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_live_close(d);

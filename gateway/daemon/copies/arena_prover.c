@@ -54,7 +54,7 @@ static void *prover_main(void *user)
 }
 
 /* The last chunk may land behind the last tick that saw one move: one more tick asks. */
-void tb_prover_ask(struct tb_daemon *d, bool moves)
+void tb_arena_prover_ask(struct tb_daemon *d, bool moves)
 {
     struct tb_arena_prover *p = &d->prover;
     const bool due = moves || p->moved;
@@ -62,7 +62,7 @@ void tb_prover_ask(struct tb_daemon *d, bool moves)
     if (due && p->runs && !atomic_exchange(&p->asked, true)) (void)sem_post(&p->due);
 }
 
-void tb_prover_start(struct tb_daemon *d)
+void tb_arena_prover_start(struct tb_daemon *d)
 {
     struct tb_arena_prover *p = &d->prover;
     if (tb_home_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
@@ -73,7 +73,7 @@ void tb_prover_start(struct tb_daemon *d)
     (void)sem_destroy(&p->due);
 }
 
-void tb_prover_end(struct tb_daemon *d)
+void tb_arena_prover_end(struct tb_daemon *d)
 {
     struct tb_arena_prover *p = &d->prover;
     if (!p->runs) return;

@@ -32,9 +32,9 @@ struct tb_arena_prover {
 uint32_t tb_home_threads(const struct tb_config *config);
 /* Behind tb_arena_open, ahead of tb_arena_prove. Without a thread the arena proves as chunks
  * land. */
-void tb_prover_start(struct tb_daemon *d);
+void tb_arena_prover_start(struct tb_daemon *d);
 /* In each tick. `moves`: chunks land. */
-void tb_prover_ask(struct tb_daemon *d, bool moves);
-void tb_prover_end(struct tb_daemon *d); /* also where it was not started */
+void tb_arena_prover_ask(struct tb_daemon *d, bool moves);
+void tb_arena_prover_end(struct tb_daemon *d); /* also where it was not started */
 
 #endif

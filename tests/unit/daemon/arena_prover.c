@@ -50,7 +50,7 @@ static void one_landing_thread_has_another_prove(void **state)
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
     assert_true(d->prover.runs);
     assert_false(tb_arena_region_proven(c.region));
-    tb_prover_ask(d, true);
+    tb_arena_prover_ask(d, true);
     while (!tb_arena_region_proven(c.region) && tb_clock_now() < until)
         (void)uv_run(&d->loop, UV_RUN_ONCE);
     assert_true(tb_arena_region_proven(c.region));
@@ -87,12 +87,12 @@ static void the_tick_behind_the_last_move_asks_too(void **state)
         int due; /* behind it */
     } ticks[] = {{false, 0}, {true, 1}, {false, 2}, {false, 2}};
     for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++) {
-        tb_prover_ask(d, ticks[i].moves);
+        tb_arena_prover_ask(d, ticks[i].moves);
         assert_int_equal(sem_getvalue(&d->prover.due, &due), 0);
         assert_int_equal(due, ticks[i].due);
         atomic_store(&d->prover.asked, i == 3); /* as the thread takes it */
     }
-    tb_prover_ask(d, true); /* asked already: once is enough */
+    tb_arena_prover_ask(d, true); /* asked already: once is enough */
     assert_int_equal(sem_getvalue(&d->prover.due, &due), 0);
     assert_int_equal(due, 2);
     assert_int_equal(sem_destroy(&d->prover.due), 0);
@@ -137,7 +137,7 @@ static void readers_wait_for(bool whole_before_its_row)
     }
     assert_true(tb_copy_is_whole(s.copy) && sealed_view(&s).awaits);
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
-    tb_prover_ask(d, true);
+    tb_arena_prover_ask(d, true);
     while (sealed_view(&s).awaits && tb_clock_now() < until)
         (void)uv_run(&d->loop, UV_RUN_ONCE);
     assert_false(sealed_view(&s).awaits);
