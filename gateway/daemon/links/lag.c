@@ -159,9 +159,9 @@ bool tb_lag_estimate_rest(const struct tb_lag_moves *m, uint64_t left_bytes, str
     if (tb_lag_estimate(&m->held, left_bytes, eta_out)) return true;
     if (l->held <= l->held_first) return false; /* nobody knows how much the codecs shrink it */
     const double landed = (double)(l->held - l->held_first);
-    /* A chunk that codecs do not shrink goes as it is. More came than that: bytes were wasted, as by
-     * streams that were cut, or chunks were under way beside it. Nobody knows which, so those since
-     * the last landing alone count as under way. */
+    /* A chunk that codecs do not shrink goes as it is. More came than that: bytes were wasted, as
+     * by streams that were cut, or chunks were under way beside it. Nobody knows which, so those
+     * since the last landing alone count as under way. */
     const double encoded = l->came < l->held - l->held_first ? (double)l->came / landed : 1;
     const double rest = (double)left_bytes * encoded;
     const double under_way = m->came.bytes > l->came ? (double)(m->came.bytes - l->came) : 0;

@@ -206,7 +206,7 @@ static bool are_told(struct world *w, const char *hex)
     return text.json.count != strlen(null) || memcmp(text.json.bytes, null, strlen(null)) != 0;
 }
 
-/* P6: a reader makes the main loop write few of them in a second, and each once while it is kept. */
+/* P6: a reader makes the main loop write few of them in a second, and each once while kept. */
 static void tensors_are_not_written_again_and_again(void **state)
 {
     (void)state;
