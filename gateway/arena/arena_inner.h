@@ -30,6 +30,7 @@ struct arena_shard {
     uint32_t rotted;     /* atomic: chunks condemned since tb_arena_place_rotted */
     uint32_t condemned;  /* chunks, ever */
     bool proves;         /* its chunks get their proofs here */
+    bool all_proven;     /* each has it: as the search for one without found last */
     uint32_t prove_from; /* where the search for one without a proof goes on */
 };
 
@@ -60,7 +61,8 @@ struct tb_arena {
     struct tb_layouts *layouts;
     bool (*proves)(void *user, const struct tb_name *model); /* NULL: no model */
     void *proves_user;
-    bool proves_later; /* in tb_arena_prove_step, not as chunks land */
+    bool proves_later;                  /* in tb_arena_prove_step, not as chunks land */
+    struct tb_arena_region *prove_from; /* the search for one without goes on there; NULL: at the first */
     struct tb_arena_region *first, *last;
     struct tb_arena_region *buckets[ARENA_BUCKETS];
 };

@@ -72,6 +72,7 @@ void tb_arena_proofs_drop(struct tb_arena_region *region)
         struct arena_shard *s = &region->shards[i];
         if (!s->has_space) continue;
         region->arena->file.records[s->record].spare = 0;
+        s->all_proven = false;
         memset(s->manifest.proven, 0, TB_BITMAP_WORDS(s->manifest.chunk_count) * sizeof *s->manifest.proven);
     }
 }

@@ -14,8 +14,8 @@ struct tb_arena_region;
  * left are verified. Once, before a place is claimed or a chunk is verified. */
 void tb_arena_prove(struct tb_arena *arena, bool (*of)(void *user, const struct tb_name *model), void *user);
 /* `later`: chunks that land get their proofs in tb_arena_prove_step (arena_verify.h), which a
- * thread calls again and again; else as they land. Before tb_arena_prove. False: it stays as it
- * is. */
+ * thread calls again and again; else as they land. Before tb_arena_prove. False: this arena
+ * makes them as chunks land all the same (the simulator's). */
 bool tb_arena_prove_later(struct tb_arena *arena, bool later);
 /* Its shards have their digests, and every chunk of them has a proof. */
 bool tb_arena_region_proven(const struct tb_arena_region *region);

@@ -27,6 +27,7 @@ static void region_unlink(struct tb_arena_region *region)
 {
     struct tb_arena *arena = region->arena;
     TB_ASSERT(arena->regions > 0);
+    if (arena->prove_from == region) arena->prove_from = region->next;
     *(region->previous == NULL ? &arena->first : &region->previous->next) = region->next;
     *(region->next == NULL ? &arena->last : &region->next->previous) = region->previous;
     struct tb_arena_region **at = bucket_of(arena, &region->key.uid);
@@ -178,7 +179,7 @@ enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct aren
         .held = (uint64_t *)(void *)(base + s->plan.held),
         .claimed = s->claimed,
     };
-    s->proves = false;
+    s->proves = s->all_proven = false;
     s->prove_from = 0;
     tb_arena_shard_proves(region, s);
     return TB_OK;

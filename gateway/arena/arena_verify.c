@@ -132,20 +132,20 @@ static struct found pass_beside(const struct suspect *chunk)
 
 /* ---- chunks that landed without a proof ---- */
 
-static uint64_t unproven_word(const struct arena_shard *s, uint32_t w)
+static uint64_t unproven_word(const struct arena_shard *s, uint32_t w, bool suspects)
 {
     const uint64_t held = __atomic_load_n(&s->place.held[w], __ATOMIC_ACQUIRE);
-    const uint64_t suspect = s->suspect != NULL ? s->suspect[w] : 0;
-    return held & ~suspect & ~__atomic_load_n(&s->manifest.proven[w], __ATOMIC_ACQUIRE);
+    const uint64_t others = s->suspect != NULL && !suspects ? s->suspect[w] : 0; /* the verifier's */
+    return held & ~others & ~__atomic_load_n(&s->manifest.proven[w], __ATOMIC_ACQUIRE);
 }
 
 /* The next one from where the last search ended: chunks land in order, nearly. */
-static bool shard_unproven(struct arena_shard *s, uint32_t *k_out)
+static bool shard_unproven(struct arena_shard *s, bool suspects, uint32_t *k_out)
 {
     const uint32_t words = (uint32_t)TB_BITMAP_WORDS(s->manifest.chunk_count);
     for (uint32_t i = 0; i < words; i++) {
         const uint32_t w = (s->prove_from + i) % words;
-        const uint64_t word = unproven_word(s, w);
+        const uint64_t word = unproven_word(s, w, suspects);
         if (word == 0) continue;
         s->prove_from = w;
         *k_out = w * 64 + (uint32_t)__builtin_ctzll(word);
@@ -154,15 +154,30 @@ static bool shard_unproven(struct arena_shard *s, uint32_t *k_out)
     return false;
 }
 
-static bool find_unproven(struct tb_arena *arena, struct suspect *chunk_out)
+static bool region_unproven(struct tb_arena_region *region, bool suspects, struct suspect *chunk_out)
 {
-    for (struct tb_arena_region *region = arena->first; region != NULL; region = region->next) {
-        for (uint32_t i = 0; i < region->key.shard_count && !region->leaving; i++) {
-            struct arena_shard *s = &region->shards[i];
-            if (!s->proves || !tb_arena_place_ready(region, i)) continue;
-            *chunk_out = (struct suspect){.region = region, .s = s};
-            if (!tb_manifest_all_proven(&s->manifest) && shard_unproven(s, &chunk_out->k)) return true;
+    for (uint32_t i = 0; i < region->key.shard_count && !region->leaving; i++) {
+        struct arena_shard *s = &region->shards[i];
+        if (!s->proves || s->all_proven || !tb_arena_place_ready(region, i)) continue;
+        s->all_proven = tb_manifest_all_proven(&s->manifest);
+        *chunk_out = (struct suspect){.region = region, .s = s};
+        if (!s->all_proven && shard_unproven(s, suspects, &chunk_out->k)) return true;
+    }
+    return false;
+}
+
+/* With the mutex, which the main loop waits for: from the region of the last one on, and no more of
+ * shards that are done. */
+static bool find_unproven(struct tb_arena *arena, bool suspects, struct suspect *chunk_out)
+{
+    struct tb_arena_region *from = arena->prove_from != NULL ? arena->prove_from : arena->first;
+    for (struct tb_arena_region *r = from; r != NULL;) {
+        if (region_unproven(r, suspects, chunk_out)) {
+            arena->prove_from = r;
+            return true;
         }
+        r = r->next != NULL ? r->next : arena->first;
+        if (r == from) break;
     }
     return false;
 }
@@ -173,9 +188,14 @@ static void prove_one(const struct suspect *chunk, struct tb_arena_verified *don
 {
     struct arena_shard *s = chunk->s;
     const uint32_t condemned = s->condemned;
+    const bool suspect = is_suspect(s, chunk->k);
     const struct found f = pass_beside(chunk);
     done->chunks++;
     done->bytes += f.bytes;
+    if (suspect) {
+        done->bad += judge(chunk, &f) ? 1 : 0;
+        return;
+    }
     if (condemned != s->condemned || !tb_place_held(&s->place, chunk->k)) return;
     if (f.proves) tb_manifest_set_proof(&s->manifest, chunk->k, &f.proof);
     if (f.good) return;
@@ -183,16 +203,17 @@ static void prove_one(const struct suspect *chunk, struct tb_arena_verified *don
     done->bad++;
 }
 
-enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes,
+enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes, bool suspects,
                                    struct tb_arena_verified *done_out)
 {
     struct suspect chunk;
     *done_out = (struct tb_arena_verified){0};
     pthread_mutex_lock(&arena->mutex);
-    bool more = find_unproven(arena, &chunk);
+    bool more = find_unproven(arena, suspects, &chunk);
     while (more && (done_out->chunks == 0 || done_out->bytes < max_bytes)) {
         prove_one(&chunk, done_out);
-        more = find_unproven(arena, &chunk);
+        if (tb_manifest_all_proven(&chunk.s->manifest)) done_out->proven++;
+        more = find_unproven(arena, suspects, &chunk);
     }
     pthread_mutex_unlock(&arena->mutex);
     return more ? TB_AGAIN : TB_END;

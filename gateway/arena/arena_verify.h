@@ -28,6 +28,7 @@ struct tb_arena_verified {
     uint64_t bytes;  /* digested in this step */
     uint32_t chunks; /* likewise */
     uint32_t bad;    /* chunks that failed in this step: not held any more; the life is new */
+    uint32_t proven; /* shards whose last proof tb_arena_prove_step made in this step */
 };
 /* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a
  * thread of low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN:
@@ -35,8 +36,9 @@ struct tb_arena_verified {
 TB_MUST_USE enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
                                                 struct tb_arena_verified *done_out);
 /* Makes proofs of held chunks that lack one, where tb_arena_prove_later was called: at least one
- * and until max_bytes are passed. Threads and answers are those of tb_arena_verify_step. */
-TB_MUST_USE enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes,
+ * and until max_bytes are passed. `suspects`: also of those that tb_arena_verify_step would digest,
+ * which nobody calls. Threads and answers are those of tb_arena_verify_step. */
+TB_MUST_USE enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes, bool suspects,
                                                struct tb_arena_verified *done_out);
 
 #endif

@@ -146,7 +146,10 @@ static void *verifier_main(void *user)
 static void verify_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
-    if (atomic_exchange(&d->prover.proved, false)) tb_home_says_tick(d);
+    if (atomic_exchange(&d->prover.proved, false)) {
+        tb_home_says_tick(d);
+        tb_daemon_wake(d); /* readers that waited for the proofs hear of it in this turn */
+    }
     const uint32_t bad = atomic_exchange(&d->verify_bad, 0);
     if (bad == 0) return;
     d->counters.verify_bad += bad;
@@ -164,7 +167,9 @@ static void verifier_start(struct tb_daemon *d)
     d->verifier_digests = d->config->arena_reverify; /* a reload gives d->config another one */
     if (!d->verifier_digests && m.mapped_bytes == m.file_bytes) return;
     d->verifier_runs = pthread_create(&d->verifier, NULL, verifier_main, d) == 0;
-    if (!d->verifier_runs) tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
+    if (d->verifier_runs) return;
+    d->verifier_digests = false;
+    tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
 }
 
 static void verifier_end(struct tb_daemon *d)
@@ -223,7 +228,7 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     tb_service_manager_alive(&d->manager, now);
     const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
-    tb_prover_ask(d, moves);
+    tb_arena_prover_ask(d, moves);
     tb_copies_sweep(d, now);
     tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
@@ -302,7 +307,7 @@ static enum tb_status arena_open(struct tb_daemon *d)
     char error[TB_ARENA_ERROR_BYTES] = "";
     const enum tb_status status = tb_arena_open(&options, &d->arena, error);
     if (status != TB_OK) return failed("arena", error, "set arena.path or arena.bytes");
-    tb_prover_start(d);
+    tb_arena_prover_start(d);
     tb_arena_prove(d->arena, tb_proofs_are_made, d);
     return TB_OK;
 }
@@ -608,7 +613,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_adopt_stop(d);
     tb_closing_grant(d);
     verifier_end(d);
-    tb_prover_end(d);
+    tb_arena_prover_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_live_close(d);
@@ -643,6 +648,7 @@ void tb_daemon_close(struct tb_daemon *d)
     if (!d->left) tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);
+    tb_tensors_kept_free(&d->tensors_kept);
     tb_free(d->catalog_memory);
     if (d->config != d->given) tb_config_free(d->config);
     d->config = d->given;

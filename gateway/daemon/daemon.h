@@ -21,6 +21,7 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
+#include "gateway/daemon/control/tensors_status.h"
 #include "gateway/daemon/copies/arena_prover.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
@@ -117,6 +118,7 @@ struct tb_daemon {
     uint32_t shown_failed;                    /* the same of those that workers showed */
     tb_time_ns unsigned_said_at;              /* the log was told that this home could not sign */
     tb_time_ns unsigned_told_at[TB_CONFIG_LIST_MAX]; /* the log was told of a peer's unsigned versions */
+    struct tb_tensors_kept tensors_kept;             /* for readers that ask */
     struct tb_live_asks live;                        /* operators that ask workers for proofs */
     struct tb_home_runs *home_runs;                  /* of models whose home is here */
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
@@ -159,7 +161,7 @@ struct tb_daemon {
     struct tb_arena_prover prover;
     pthread_t verifier;
     bool verifier_runs;
-    bool verifier_digests; /* arena.reverify */
+    bool verifier_digests; /* arena.reverify; as the start left it, so threads may read it */
     _Atomic bool verifier_stop;
     struct tb_asked_look asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
     uint32_t asked_next;

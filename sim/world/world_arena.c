@@ -435,10 +435,10 @@ bool tb_arena_prove_later(struct tb_arena *arena, bool later)
     return false;
 }
 
-enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes,
+enum tb_status tb_arena_prove_step(struct tb_arena *arena, uint64_t max_bytes, bool suspects,
                                    struct tb_arena_verified *done_out)
 {
-    (void)arena, (void)max_bytes;
+    (void)arena, (void)max_bytes, (void)suspects;
     *done_out = (struct tb_arena_verified){0};
     return TB_END;
 }

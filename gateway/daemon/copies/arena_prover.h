@@ -2,8 +2,8 @@
  *
  * BLAKE3 takes a core longer than all else of a chunk that lands. Where one thread lands all
  * chunks, it would hold up the chunks behind it, and the links that wait for them. So there a
- * thread of low priority makes the proofs, while landing goes on and after it. On a larger machine
- * the threads that land chunks prove them side by side, and this one is not started.
+ * thread that rests half of the time makes the proofs, while landing goes on and after it. On a
+ * larger machine the threads that land chunks prove them side by side, and this one is not started.
  *
  * A version is whole before it is proven. It is signed once it is proven, and readers hear of it
  * then (links/home_statements.c). */
@@ -25,16 +25,16 @@ struct tb_arena_prover {
     bool runs;
     bool moved; /* in the tick before this one */
     _Atomic bool asked, stop;
-    _Atomic bool proved; /* since the main loop looked: versions may be ready to be signed */
+    _Atomic bool proved; /* shards, since the main loop looked: versions may be ready to be signed */
 };
 
 /* That land chunks from ranks; the other half of the cores is for links. */
 uint32_t tb_home_threads(const struct tb_config *config);
 /* Behind tb_arena_open, ahead of tb_arena_prove. Without a thread the arena proves as chunks
  * land. */
-void tb_prover_start(struct tb_daemon *d);
+void tb_arena_prover_start(struct tb_daemon *d);
 /* In each tick. `moves`: chunks land. */
-void tb_prover_ask(struct tb_daemon *d, bool moves);
-void tb_prover_end(struct tb_daemon *d); /* also where it was not started */
+void tb_arena_prover_ask(struct tb_daemon *d, bool moves);
+void tb_arena_prover_end(struct tb_daemon *d); /* also where it was not started */
 
 #endif

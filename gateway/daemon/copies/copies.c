@@ -230,6 +230,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
         return false;
     }
     restore_shards(copy);
+    tb_lag_landing_look(&copy->moves.landing, tb_copy_held_bytes(copy), 0);
     struct tb_catalog_version_view view;
     const bool known = tb_catalog_version_get(d->catalog, &key->uid, &view);
     if (known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT)) {

@@ -94,6 +94,8 @@ struct tb_copy {
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     struct tb_copy_proofs proofs;
+    /* Home signed it, and makes its proofs once more: peers and the catalog hear of it then. */
+    bool proves_anew;
     bool land_due; /* its proofs are known since: relays may be asked for chunks */
     /* The arena had no room for so many bytes when it was asked last. False: it had, or was not
      * asked. */

@@ -102,7 +102,8 @@ static const struct tb_said *say_version(struct tb_daemon *d, const struct tb_ve
 static void readers_wait(struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (!d->prover.runs || (copy != NULL && tb_copy_is_whole(copy))) return;
+    if (!d->prover.runs || (copy != NULL && copy->region != NULL && tb_arena_region_proven(copy->region)))
+        return;
     if (tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid) != NULL) return; /* it is signed */
     tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
@@ -138,7 +139,9 @@ void tb_home_says(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (todo->kind != TB_CATALOG_PERSIST_VERSION || !is_home(d, &todo->key.model)) return;
     if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT) {
         (void)tell(d, say_version(d, &todo->key));
-        if (todo->state == TB_VERSION_READY) readers_wait(d, &todo->key);
+        /* One that is here at once has one row, and that says kept. */
+        if (todo->state == TB_VERSION_READY || tb_copy_find(d, &todo->key.uid) != NULL)
+            readers_wait(d, &todo->key);
     }
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) (void)say_withdrawn(d, &todo->key);
 }

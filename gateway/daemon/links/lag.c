@@ -144,7 +144,7 @@ bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb
     return true;
 }
 
-/* Nothing came by now: what is held is from before. */
+/* At the first look nothing has come yet: what is held then is from the process before. */
 void tb_lag_landing_look(struct tb_lag_landing *l, uint64_t held, uint64_t came)
 {
     if (!l->begun) *l = (struct tb_lag_landing){.begun = true, .held_first = came == 0 ? held : 0};
@@ -157,12 +157,14 @@ bool tb_lag_estimate_rest(const struct tb_lag_moves *m, uint64_t left_bytes, str
 {
     const struct tb_lag_landing *l = &m->landing;
     if (tb_lag_estimate(&m->held, left_bytes, eta_out)) return true;
-    if (l->held <= l->held_first) return false; /* of what is encoded nobody knows how much it is */
+    if (l->held <= l->held_first) return false; /* nobody knows how much the codecs shrink it */
     const double landed = (double)(l->held - l->held_first);
-    /* A chunk that codecs do not shrink goes as it is. More came than that: it is under way. */
+    /* A chunk that codecs do not shrink goes as it is. More came than that: bytes were wasted, as
+     * by streams that were cut, or chunks were under way beside it. Nobody knows which, so those
+     * since the last landing alone count as under way. */
     const double encoded = l->came < l->held - l->held_first ? (double)l->came / landed : 1;
     const double rest = (double)left_bytes * encoded;
-    const double under_way = (double)m->came.bytes - landed * encoded;
-    const double comes = under_way > 0 ? rest - under_way : rest;
-    return tb_lag_estimate(&m->came, comes > 0 ? (uint64_t)comes : 0, eta_out);
+    const double under_way = m->came.bytes > l->came ? (double)(m->came.bytes - l->came) : 0;
+    if (under_way >= rest) return false; /* some of it was wasted */
+    return tb_lag_estimate(&m->came, (uint64_t)(rest - under_way), eta_out);
 }

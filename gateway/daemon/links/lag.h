@@ -134,8 +134,8 @@ struct tb_lag_moves {
     struct tb_lag_landing landing;
 };
 /* As tb_lag_estimate, by what is held. Where that did not grow in one of the seconds, by what came:
- * the rest takes as many bytes of that as what has landed did, or as it has, less those of chunks
- * under way. */
+ * the rest takes as many bytes of that as what has landed did, or as it has, less those that came
+ * since. Where more came since than the rest takes, nobody knows. */
 bool tb_lag_estimate_rest(const struct tb_lag_moves *m, uint64_t left_bytes, struct tb_lag_eta *eta_out);
 
 #endif

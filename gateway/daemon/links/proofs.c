@@ -192,6 +192,7 @@ static void proven(struct tb_copy *copy)
     struct tb_daemon *d = copy->d;
     TB_ASSERT(tb_arena_region_proven(copy->region));
     copy->proofs = (struct tb_copy_proofs){.came = 0};
+    copy->proves_anew = false;
     tb_arena_proofs_keep(copy->region);
     tb_log(TB_LOG_INFO, "copy.proven", "model=%s run=%llu number=%llu after_ms=%llu", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
@@ -257,7 +258,8 @@ static bool are_same(const struct tb_copy *copy, const struct tb_manifest *manif
     return true;
 }
 
-/* A chunk that is claimed is landing, and gets its proof so. */
+/* A chunk that is claimed is landing or here, and gets its proof so, or behind it
+ * (copies/arena_prover.c). */
 static void shard_take_back(struct tb_copy *copy, uint32_t shard, const struct tb_manifest *from)
 {
     struct tb_blake3 proof;
@@ -282,7 +284,7 @@ static void take_back(struct tb_copy *copy, const struct tb_manifest *manifests)
 {
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
         shard_take_back(copy, s, &manifests[s]);
-    copy->proofs = (struct tb_copy_proofs){.came = 0};
+    copy->proofs = (struct tb_copy_proofs){.asked_at = tb_clock_now()}; /* others may lack still */
     tb_home_landing_proven(copy);
     if (tb_arena_region_proven(copy->region)) proven(copy);
 }
@@ -409,8 +411,17 @@ static bool stays_unproven(const struct tb_copy *copy, tb_time_ns now)
     return asked_at == 0 || tb_time_since(asked_at, now) >= OWED_NS;
 }
 
+/* Home, with a copy that a disk or an earlier process left. */
+static bool lacks_what_it_signed(const struct tb_copy *copy)
+{
+    return tb_proofs_are_made(copy->d, &copy->key.model) && said_of(copy->d, &copy->key.uid) != NULL &&
+           lacks(copy);
+}
+
 static void copy_tick(struct tb_copy *copy, tb_time_ns now)
 {
+    copy->proves_anew = copy->proves_anew || lacks_what_it_signed(copy);
+    if (copy->proves_anew && is_complete(copy) && !lacks(copy)) proven(copy);
     if (is_due(copy, now)) ask_someone(copy);
     if (!stays_unproven(copy, now)) return;
     tb_catalog_version_unproven(copy->d->catalog, now, &copy->key.uid, true);
@@ -428,10 +439,12 @@ void tb_proofs_tick(struct tb_daemon *d)
 void tb_proofs_restored(struct tb_daemon *d)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        c->proves_anew = lacks_what_it_signed(c);
         if (!is_complete(c) || !tb_arena_region_proven(c->region) || copy_fits(c)) continue;
         tb_log(TB_LOG_ERROR, "arena.proofs_damaged",
                "model=%s run=%llu number=%llu action=made_or_asked_again", c->key.model.text,
                (unsigned long long)c->key.run_order, (unsigned long long)c->key.number);
         tb_arena_proofs_drop(c->region);
+        c->proves_anew = lacks_what_it_signed(c);
     }
 }

@@ -441,15 +441,46 @@ static enum tb_status may_look(struct tb_worker_session *s)
     return TB_PEER_DENIED;
 }
 
-static enum tb_status of_site(struct tb_worker_session *s, json_t **out)
+#define TENSORS_MADE_MAX 2u /* in a second: answers that are kept are not counted */
+
+/* P6: a reader that asks for one version after another is told nothing of those that are too many
+ * for a second. It compares nothing then. */
+static bool may_make(struct tb_worker_session *s)
 {
-    *out = tb_status_site(s->d);
-    if (*out != NULL) tb_status_hide(s->d->config, &s->identity, *out);
-    return *out != NULL ? TB_OK : TB_SITE_NOMEM;
+    const tb_time_ns now = tb_clock_now();
+    if (s->tensors_made == 0 || tb_time_since(s->tensors_at, now) >= TB_SECONDS(1)) {
+        s->tensors_at = now;
+        s->tensors_made = 0;
+    }
+    return s->tensors_made++ < TENSORS_MADE_MAX;
+}
+
+static char *text_of(json_t *state)
+{
+    char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT);
+    json_decref(state);
+    return text;
+}
+
+/* NULL: no memory. */
+static char *tensors_text(struct tb_copy *copy)
+{
+    struct tb_tensors_kept *kept = &copy->d->tensors_kept;
+    const uint32_t count = copy->key.shard_count;
+    const struct tb_layout **shards = tb_calloc(count, sizeof *shards);
+    if (shards == NULL) return NULL;
+    for (uint32_t i = 0; i < count; i++)
+        shards[i] = &tb_arena_place(copy->region, i)->manifest->layout;
+    char *text = text_of(tb_status_tensors(shards, count));
+    tb_free(shards);
+    if (text == NULL) return NULL;
+    char *mine = strdup(text);
+    tb_tensors_keep(kept, &copy->key.uid, &tb_arena_region_key(copy->region)->root, text);
+    return mine;
 }
 
 /* Before it stages anything, a reader compares a version's tensors with its own. */
-static enum tb_status of_tensors(struct tb_worker_session *s, const char *hex, json_t **out)
+static enum tb_status of_tensors(struct tb_worker_session *s, const char *hex, char **out)
 {
     struct tb_catalog_version_view view;
     struct tb_id uid;
@@ -458,12 +489,19 @@ static enum tb_status of_tensors(struct tb_worker_session *s, const char *hex, j
     if (may != TB_OK) return may;
     struct tb_copy *copy = tb_copy_find(s->d, &uid);
     if (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region)) return TB_NOT_FOUND;
-    const struct tb_layout **shards = tb_calloc(view.key.shard_count, sizeof *shards);
-    if (shards == NULL) return TB_SITE_NOMEM;
-    for (uint32_t i = 0; i < view.key.shard_count; i++)
-        shards[i] = &tb_arena_place(copy->region, i)->manifest->layout;
-    *out = tb_status_tensors(shards, view.key.shard_count);
-    tb_free(shards);
+    const char *kept = tb_tensors_kept(&s->d->tensors_kept, &uid, &tb_arena_region_key(copy->region)->root);
+    if (kept != NULL)
+        *out = strdup(kept);
+    else
+        *out = may_make(s) ? tensors_text(copy) : text_of(tb_status_tensors_untold());
+    return *out != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+static enum tb_status of_site(struct tb_worker_session *s, char **out)
+{
+    json_t *state = tb_status_site(s->d);
+    if (state != NULL) tb_status_hide(s->d->config, &s->identity, state);
+    *out = text_of(state);
     return *out != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
@@ -473,16 +511,14 @@ enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wir
     struct tb_msg_status m;
     if (tb_msg_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     static const char tensors[] = TB_MSG_STATUS_TENSORS;
-    json_t *state = NULL;
+    char *text = NULL;
     enum tb_status status = may_look(s);
     if (status == TB_OK && strncmp(m.what.text, tensors, sizeof tensors - 1) == 0)
-        status = of_tensors(s, m.what.text + sizeof tensors - 1, &state);
+        status = of_tensors(s, m.what.text + sizeof tensors - 1, &text);
     else if (status == TB_OK)
-        status = of_site(s, &state);
-    char *text = status == TB_OK ? json_dumps(state, JSON_COMPACT) : NULL;
-    json_decref(state);
-    if (text == NULL) {
-        tb_worker_reply(s, frame->request, status != TB_OK ? status : TB_SITE_NOMEM, "");
+        status = of_site(s, &text);
+    if (status != TB_OK) {
+        tb_worker_reply(s, frame->request, status, "");
         return TB_OK;
     }
     const struct tb_msg_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};

@@ -59,6 +59,8 @@ struct tb_worker_session {
     struct tb_fabric_endpoint endpoint; /* of its door */
     uint64_t expires_wall_s;            /* of its certificate; 0: none */
     uint32_t held_replies;              /* that wait for the disk */
+    uint32_t tensors_made;              /* answers on a version's tensors, in the second from tensors_at on */
+    tb_time_ns tensors_at;
     uint64_t since_wall_ms;
     struct tb_worker_export *exports;
     struct tb_pending_wait *waits;

@@ -126,18 +126,18 @@ static void what_landed_is_proven_behind_the_landing(void **state)
     assert_true(tb_arena_prove_later(arena, true));
     tb_arena_prove(arena, of, ours);
     assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
-    assert_int_equal(tb_arena_prove_step(arena, 1, &done), TB_END);
+    assert_int_equal(tb_arena_prove_step(arena, 1, false, &done), TB_END);
     version_land_all(&v, region);
     assert_true(tb_arena_region_whole(region));
     assert_int_equal(tb_arena_region_proven_bytes(region), 0);
-    assert_int_equal(tb_arena_prove_step(arena, 1, &done), TB_AGAIN);
-    assert_int_equal(done.chunks, 1);
+    assert_int_equal(tb_arena_prove_step(arena, 1, false, &done), TB_AGAIN);
+    assert_true(done.chunks == 1 && done.proven == 0);
     assert_int_equal(tb_arena_region_proven_bytes(region), done.bytes);
-    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
-    assert_int_equal(done.bad, 0);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
+    assert_true(done.bad == 0 && done.proven == 2); /* shards */
     proofs_fit(region, 2);
-    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
-    assert_int_equal(done.chunks, 0);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
+    assert_true(done.chunks == 0 && done.proven == 0);
     assert_int_equal(tb_arena_free(region), TB_OK);
     tb_arena_close(arena);
     version_fini(&v);
@@ -158,7 +158,7 @@ static void bytes_that_rotted_get_no_proof(void **state)
     version_land_all(&v, region);
     struct tb_place *p = tb_arena_place(region, 0);
     p->bytes[p->manifest->chunks[1].offset] ^= 1;
-    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
     assert_int_equal(done.bad, 1);
     assert_false(tb_place_held(p, 1));
     assert_false(tb_bitmap_test(p->manifest->proven, 1));
@@ -167,9 +167,41 @@ static void bytes_that_rotted_get_no_proof(void **state)
     assert_true(tb_place_claim(p, 1)); /* it lands again */
     p->bytes[p->manifest->chunks[1].offset] ^= 1;
     assert_int_equal(tb_place_finish(p, 1), TB_OK);
-    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, &done), TB_END);
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
     proofs_fit(region, 1);
     assert_int_equal(tb_arena_free(region), TB_OK);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* P6: arena.reverify is off, so nobody verifies what an earlier process left. */
+static void what_nobody_verifies_is_proven(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena_verified done;
+    const char *path = world_path();
+    version_make(&v, 10, 1, 3 * MIB);
+    struct tb_arena *arena = world_open(path, 16 * MIB);
+    while ((region = tb_arena_region_next(arena, NULL)) != NULL)
+        assert_int_equal(tb_arena_free(region), TB_OK);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    version_land_all(&v, region);
+    tb_arena_close(arena);
+    arena = world_open(path, 16 * MIB);
+    assert_true(tb_arena_prove_later(arena, true));
+    tb_arena_prove(arena, of, ours);
+    struct tb_place *p = tb_arena_place(first(arena), 0);
+    p->bytes[p->manifest->chunks[1].offset] ^= 1;
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
+    assert_int_equal(done.chunks, 0); /* the verifier's */
+    assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, true, &done), TB_END);
+    assert_int_equal(done.chunks, p->manifest->chunk_count);
+    assert_true(done.bad == 1 && !tb_place_held(p, 1) && tb_arena_chunk_trusted(first(arena), 0, 0));
+    assert_int_equal(tb_manifest_proven_count(p->manifest), p->manifest->chunk_count - 1);
+    assert_int_equal(tb_arena_verify_step(arena, 1, &done), TB_END);
+    assert_int_equal(done.chunks, 0);
     tb_arena_close(arena);
     version_fini(&v);
 }
@@ -198,6 +230,7 @@ int main(void)
         cmocka_unit_test(what_an_earlier_process_left_is_proven_as_it_is_verified),
         cmocka_unit_test(what_landed_is_proven_behind_the_landing),
         cmocka_unit_test(bytes_that_rotted_get_no_proof),
+        cmocka_unit_test(what_nobody_verifies_is_proven),
         cmocka_unit_test(an_older_extent_has_no_space_for_proofs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

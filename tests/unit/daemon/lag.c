@@ -211,8 +211,8 @@ static void chunks_that_land_seconds_apart_have_an_estimate(void **state)
     assert_false(tb_lag_estimate_rest(&m, 600, &eta));
 }
 
-/* Of four chunks of 100 bytes that come together the first has landed. */
-static void chunks_under_way_are_counted(void **state)
+/* Of four chunks of 100 bytes that come together the first has landed, or three were wasted. */
+static void bytes_that_came_to_nothing_make_no_short_estimate(void **state)
 {
     (void)state;
     struct tb_lag_moves m = {0};
@@ -224,9 +224,12 @@ static void chunks_under_way_are_counted(void **state)
         tb_lag_landing_look(&m.landing, held, came);
     }
     assert_true(tb_lag_estimate_rest(&m, 900, &eta));
-    assert_true(eta.low_s == 6 && eta.high_s == 6);
-    assert_true(tb_lag_estimate_rest(&m, 200, &eta)); /* all of it is here, and not yet a chunk */
-    assert_true(eta.low_s == 0 && eta.high_s == 0);
+    assert_true(eta.low_s == 9 && eta.high_s == 9);
+    tb_lag_look(&m.came, 500);
+    tb_lag_landing_look(&m.landing, 100, 500);
+    assert_true(tb_lag_estimate_rest(&m, 900, &eta));
+    assert_true(eta.low_s == 8 && eta.high_s == 8);    /* a second less: it is under way */
+    assert_false(tb_lag_estimate_rest(&m, 100, &eta)); /* all of it is here, and not yet a chunk */
 }
 
 static void what_the_process_before_held_is_no_measure(void **state)
@@ -253,7 +256,7 @@ int main(void)
         cmocka_unit_test(what_just_began_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
         cmocka_unit_test(chunks_that_land_seconds_apart_have_an_estimate),
-        cmocka_unit_test(chunks_under_way_are_counted),
+        cmocka_unit_test(bytes_that_came_to_nothing_make_no_short_estimate),
         cmocka_unit_test(what_the_process_before_held_is_no_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,7 +126,7 @@ static void copy_make(struct follower *f)
     assert_true(tb_arena_region_complete(f->copy->region) && !tb_arena_region_proven(f->copy->region));
 }
 
-static void begin(struct follower *f)
+static void begin_of(struct follower *f, const char *home, const char *subscribe)
 {
     char rest[1024];
     memset(&links, 0, sizeof links);
@@ -134,12 +134,13 @@ static void begin(struct follower *f)
     world_issue(&f->world, "east", "gw", "tombolo://east/gw");
     world_issue(&f->world, "middle", "gw", "tombolo://middle/gw");
     snprintf(rest, sizeof rest,
-             "{policy: {home: middle}}\n"
+             "{policy: {home: %s}}\n"
              "peers: {middle: {address: \"127.0.0.1:9\", ca: %s}, north: {address: \"127.0.0.1:9\"}, "
              "west: {address: \"127.0.0.1:9\"}}\n"
-             "subscribe: [{model: policy, from: [middle, west, north]}]\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "east", "ca.crt"),
-             world_path(&f->world, "east", "gw.crt"), world_path(&f->world, "east", "gw.key"));
+             "%s\ntls: {ca: %s, cert: %s, key: %s}\n",
+             home, world_path(&f->world, "middle", "ca.crt"), subscribe,
+             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
+             world_path(&f->world, "east", "gw.key"));
     home_new_with(&f->home, rest, false);
     home_start(&f->home);
     f->middle = world_tls(&f->world, "middle", "gw", "middle");
@@ -153,6 +154,11 @@ static void begin(struct follower *f)
         }
 }
 
+static void begin(struct follower *f)
+{
+    begin_of(f, "middle", "subscribe: [{model: policy, from: [middle, west, north]}]");
+}
+
 static void end(struct follower *f)
 {
     tb_tls_free(f->middle);
@@ -161,8 +167,8 @@ static void end(struct follower *f)
     world_fini(&f->world);
 }
 
-/* Home's word of the version, over the right proofs. */
-static void home_signs(struct follower *f)
+/* A word of the version, over the right proofs. */
+static struct tb_statement word(struct follower *f, const struct tb_tls *by, struct tb_span *span_out)
 {
     static uint8_t bytes[TB_SIGNED_BYTES_MAX];
     static max_align_t scratch[1024];
@@ -172,8 +178,15 @@ static void home_signs(struct follower *f)
     s.root = tb_proof_root(each, SHARDS, scratch, sizeof scratch);
     s.wall_ms = tb_clock_wall_ms();
     tb_writer_init(&w, bytes, sizeof bytes);
-    CHECK_OK(tb_signed_write(f->middle, &s, &w));
-    const struct tb_span span = {.bytes = bytes, .count = (uint32_t)w.used};
+    CHECK_OK(tb_signed_write(by, &s, &w));
+    *span_out = (struct tb_span){.bytes = bytes, .count = (uint32_t)w.used};
+    return s;
+}
+
+static void home_signs(struct follower *f)
+{
+    struct tb_span span;
+    (void)word(f, f->middle, &span);
     tb_link_events.on_statement(f->home.d, MIDDLE, &span);
     assert_non_null(tb_said_find(&f->home.d->said, TB_STATEMENT_VERSION, &f->key.uid));
 }
@@ -419,6 +432,40 @@ static void what_stays_unproven_is_told(void **state)
     end(&f);
 }
 
+/* East is home, and a disk gave the copy back without its proofs. They are made behind that. */
+static void home_tells_of_proofs_that_it_makes_anew(void **state)
+{
+    (void)state;
+    static struct follower f;
+    struct tb_span span;
+    begin_of(&f, "east", "");
+    struct tb_daemon *d = f.home.d;
+    const struct tb_statement s = word(&f, d->tls, &span);
+    assert_non_null(tb_statement_keep(d, &s, tb_tls_identity(d->tls), span.bytes, span.count));
+    for (uint32_t k = 0; k < SHARDS * CHUNKS; k++)
+        tb_bitmap_set(tb_arena_place(f.copy->region, k / CHUNKS)->held, k % CHUNKS);
+    f.copy->life = TB_COPY_WHOLE;
+    links.announces[WEST] = true;
+    tb_proofs_restored(d);
+    tb_proofs_tick(d);
+    check_asked(0, 0, 1);
+    tb_proofs_take(f.copy, WEST, f.made); /* of chunks that are here none is taken */
+    tb_proofs_tick(d);
+    check_asked(0, 0, 1); /* P6: not in each second */
+    silence(&f);
+    links.announces[WEST] = false;
+    tb_proofs_tick(d);
+    assert_true(links.unproven);
+    for (uint32_t k = 0; k < SHARDS * CHUNKS; k++) {
+        const struct tb_blake3 proof = right(k / CHUNKS, k % CHUNKS);
+        tb_manifest_set_proof(tb_arena_manifest(f.copy->region, k / CHUNKS), k % CHUNKS, &proof);
+    }
+    tb_proofs_tick(d);
+    assert_true(is_proven(&f) && !links.unproven && !f.copy->proves_anew);
+    f.copy->life = TB_COPY_RESTS;
+    end(&f);
+}
+
 /* ---- a start ---- */
 
 /* P1: proofs of the arena's file count if they make the root that home signed. */
@@ -450,6 +497,7 @@ int main(void)
         cmocka_unit_test(one_of_an_older_release_is_not_asked),
         cmocka_unit_test(what_is_asked_for_or_proven_is_not_asked_again),
         cmocka_unit_test(what_stays_unproven_is_told),
+        cmocka_unit_test(home_tells_of_proofs_that_it_makes_anew),
         cmocka_unit_test(damaged_proofs_do_not_outlive_a_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

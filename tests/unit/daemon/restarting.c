@@ -67,11 +67,30 @@ static void a_stop_waits_for_links_that_close(void **state)
     home_free(&h);
 }
 
+/* Bytes that the process before held took none of this one's. */
+static void what_was_held_at_the_start_is_no_measure_of_the_rest(void **state)
+{
+    struct sealed s;
+    (void)state;
+    sealed_begin_with(&s, HOME_MODELS, 60000);
+    sealed_land(&s, 0, 2);
+    tb_daemon_turn(s.home.d);
+    home_end(&s.home);
+    home_start(&s.home);
+    s.copy = tb_copy_find(s.home.d, &s.made.key.uid);
+    assert_non_null(s.copy);
+    const struct tb_lag_landing *l = &s.copy->moves.landing;
+    assert_true(l->begun && l->held_first > 0);
+    assert_int_equal(l->held_first, tb_copy_held_bytes(s.copy));
+    sealed_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_version_that_goes_waits_for_links_that_close),
         cmocka_unit_test(a_stop_waits_for_links_that_close),
+        cmocka_unit_test(what_was_held_at_the_start_is_no_measure_of_the_rest),
     };
     return cmocka_run_group_tests_name("daemon.restarting", tests, NULL, NULL);
 }

@@ -194,6 +194,40 @@ static void tensors_are_said_of_what_may_be_read(void **state)
     }
 }
 
+static bool are_told(struct world *w, const char *hex)
+{
+    char what[64];
+    struct tb_reader r;
+    struct tb_msg_status_text text = {{0}};
+    snprintf(what, sizeof what, TB_MSG_STATUS_TENSORS "%s", hex);
+    assert_int_equal(ask_status_of(w, what, &r), TB_MSG_STATUS_TEXT);
+    CHECK_OK(tb_msg_status_text_decode(&r, &text));
+    static const char null[] = "{\"schema\":1,\"tensors\":null}";
+    return text.json.count != strlen(null) || memcmp(text.json.bytes, null, strlen(null)) != 0;
+}
+
+/* P6: a reader makes the main loop write few of them in a second, and each once while kept. */
+static void tensors_are_not_written_again_and_again(void **state)
+{
+    (void)state;
+    struct world w;
+    char hex[TB_HEX_CHARS];
+    begin(&w, READS_ONLY);
+    tb_id_format(&w.s.made.key.uid, hex);
+    for (size_t i = 0; i < 10; i++)
+        assert_true(are_told(&w, hex));
+    struct tb_daemon *d = w.s.home.d;
+    assert_non_null(d->sessions);
+    assert_int_equal(d->sessions->tensors_made, 1);
+    tb_tensors_kept_free(&d->tensors_kept); /* as if it asked for others */
+    d->sessions->tensors_made = 2;
+    d->sessions->tensors_at = tb_clock_now();
+    assert_false(are_told(&w, hex));
+    d->sessions->tensors_at -= TB_SECONDS(1);
+    assert_true(are_told(&w, hex));
+    end(&w);
+}
+
 static void tensors_of_no_version_are_not_found(void **state)
 {
     struct world w;
@@ -209,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_are_said_of_what_may_be_read),
+        cmocka_unit_test(tensors_are_not_written_again_and_again),
         cmocka_unit_test(tensors_of_no_version_are_not_found),
         cmocka_unit_test(who_may_not_read_is_given_no_source),
         cmocka_unit_test(who_may_read_is_given_one),

@@ -5,6 +5,7 @@
 #include "gateway/daemon/control/tensors_status.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/layout/layout.h"
@@ -71,10 +72,60 @@ static void too_many_are_not_said(void **state)
     json_decref(o);
 }
 
+/* P6: ranks that share each tensor have the same names, and those are looked at up to a bound. */
+static void shared_tensors_are_looked_at_up_to_a_bound(void **state)
+{
+    (void)state;
+    enum { EACH = 1 << 13, SHARDS = TB_STATUS_TENSORS_LOOKED / EACH };
+    static struct tb_tensor many[EACH];
+    static char names[EACH][8];
+    const struct tb_layout *shards[SHARDS + 1];
+    for (uint32_t i = 0; i < EACH; i++) {
+        snprintf(names[i], sizeof names[i], "%u", i);
+        many[i] = tensor(names[i], "U8", 1, 1);
+    }
+    const struct tb_layout layout = {.tensor_count = EACH, .tensors = many};
+    for (uint32_t s = 0; s <= SHARDS; s++)
+        shards[s] = &layout;
+    json_t *o = tb_status_tensors(shards, SHARDS);
+    assert_int_equal(json_array_size(json_object_get(o, "tensors")), EACH);
+    json_decref(o);
+    says(shards, SHARDS + 1, "{\"schema\":1,\"tensors\":null}");
+}
+
+static void the_last_answers_are_kept(void **state)
+{
+    (void)state;
+    struct tb_tensors_kept kept = {.next = 0};
+    const struct tb_digest root = {{1}}, another = {{2}};
+    struct tb_id uid = {{0}};
+    for (uint8_t i = 0; i <= TB_TENSORS_KEPT; i++) {
+        char text[] = "0";
+        uid.bytes[0] = i;
+        text[0] = (char)('0' + i);
+        assert_null(tb_tensors_kept(&kept, &uid, &root));
+        tb_tensors_keep(&kept, &uid, &root, strdup(text));
+        assert_string_equal(tb_tensors_kept(&kept, &uid, &root), text);
+        assert_null(tb_tensors_kept(&kept, &uid, &another));
+    }
+    uid.bytes[0] = 0;
+    assert_null(tb_tensors_kept(&kept, &uid, &root)); /* it gave way */
+    char *large = malloc(TB_TENSORS_KEPT_BYTES + 2);
+    assert_non_null(large);
+    memset(large, 'a', TB_TENSORS_KEPT_BYTES + 1);
+    large[TB_TENSORS_KEPT_BYTES + 1] = '\0';
+    tb_tensors_keep(&kept, &uid, &root, large);
+    assert_null(tb_tensors_kept(&kept, &uid, &root));
+    tb_tensors_kept_free(&kept);
+    uid.bytes[0] = 1;
+    assert_null(tb_tensors_kept(&kept, &uid, &root));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_name_has_its_whole_shape),
-                                       cmocka_unit_test(a_scalar_has_no_axes),
-                                       cmocka_unit_test(too_many_are_not_said)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_name_has_its_whole_shape), cmocka_unit_test(a_scalar_has_no_axes),
+        cmocka_unit_test(too_many_are_not_said), cmocka_unit_test(shared_tensors_are_looked_at_up_to_a_bound),
+        cmocka_unit_test(the_last_answers_are_kept)};
     return cmocka_run_group_tests_name("daemon.tensors_status", tests, NULL, NULL);
 }
