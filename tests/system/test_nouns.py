@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 
 from bundles import refused
 from harness import PATIENCE_S, TOMBOLO, Failed, Process, Rollout, Trainer, expect, main, scenario, up, wait_for
@@ -164,7 +166,10 @@ class Terminal:
         self.text = ""
 
     def read_until(self, words):
+        until = time.monotonic() + PATIENCE_S
         while words not in self.text:
+            if not select.select([self.ours], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise Failed(f"the terminal shows no {words!r}: {self.text[-2000:]!r}")
             self.text += os.read(self.ours, 65536).decode()  # EIO if it ended without
 
     def end(self):
@@ -193,8 +198,8 @@ def a_table_fits_its_terminal_and_is_watched(lab):
     watched = Terminal(120, east, "models", "--watch")
     watched.read_until("policy")
     east.restart()
-    watched.text = ""
-    watched.read_until("up-to-date")
+    Trainer(lab, east, lab.weights(1)[0]).publish(7)  # the gateway before had no version
+    watched.read_until("1:7")
     watched.process.send_signal(signal.SIGINT)
     expect("exit code of a watch", watched.end(), 0)
     lines = Process("watch", [TOMBOLO, "lag", "--watch", "--json", "--control", east.control_socket], lab.dir / "watch.log", stdout=subprocess.PIPE)
