@@ -11,8 +11,8 @@
 #include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/operator/operator_commands.h"
-#include "gateway/cli/options.h"
 #include "gateway/cli/operator/show_table.h"
+#include "gateway/cli/options.h"
 
 #define DRAIN_ASK_MS  1000u
 #define DRAIN_LOOK_MS 100u
