@@ -69,8 +69,8 @@ static enum tb_cli_exit page_print(const struct tb_cli_call *call, const json_t 
 struct place {
     uint64_t after; /* the id behind which it goes on */
     uint64_t last;  /* the newest, as said last */
-    json_t *kept;   /* of those that are asked for the newest so many, until all were read; NULL: each is
-                     * printed as it comes */
+    json_t *kept;   /* the newest so many of those that are asked for, until all were read; NULL:
+                     * each is printed as it comes */
 };
 
 static enum tb_cli_exit page_take(const struct tb_cli_call *call, struct place *p, const json_t *events)
@@ -98,8 +98,8 @@ static enum tb_cli_exit ask_for(const struct tb_cli_call *call, const struct pla
     return tb_cli_ask(call, request, reply_out);
 }
 
-/* Where the newest so many begin, or --from. How many pass --level and --event is known behind them:
- * all of this life are read. */
+/* Where the newest so many begin, or --from. How many pass --level and --event is known behind
+ * them: all of this life are read. */
 static enum tb_cli_exit place_find(const struct tb_cli_call *call, struct place *p)
 {
     json_t *reply = NULL;
@@ -159,7 +159,7 @@ static enum tb_cli_exit pages_show(const struct tb_cli_call *call, struct place 
     return code;
 }
 
-/* What was there before. */
+/* Events of before this command. */
 static enum tb_cli_exit first_show(const struct tb_cli_call *call, struct place *p)
 {
     const bool filtered = tb_cli_given(call, "level") || tb_cli_given(call, "event");

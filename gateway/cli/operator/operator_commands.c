@@ -306,8 +306,8 @@ static bool is_away(const struct tb_cli_call *call, uint64_t pid)
 }
 
 /* Until the process is gone: its control socket closes while it still holds its store. Where the
- * process cannot be seen (-1), until the socket answers no more. TB_CLI_TIMEOUT: it is there all the
- * same. */
+ * process cannot be seen (-1), until the socket answers no more. TB_CLI_TIMEOUT: it is there all
+ * the same. */
 static enum tb_cli_exit wait_for_end(const struct tb_cli_call *call, int process, uint64_t pid)
 {
     const uint64_t seconds = tb_cli_number(call, "wait", 0);
