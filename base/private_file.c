@@ -2,6 +2,7 @@
 #include "base/private_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +79,7 @@ bool tb_folder_takes_file(const char *path)
     }
     memcpy(folder, path, bytes);
     folder[bytes] = '\0';
-    return access(at, W_OK | X_OK) == 0;
+    return faccessat(AT_FDCWD, at, W_OK | X_OK, AT_EACCESS) == 0; /* config check is not root there */
 }
 
 bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])

@@ -84,7 +84,7 @@ static bool check_path(const struct tb_address *at)
     snprintf(folder, sizeof folder, "%s", at->local.sun_path);
     char *slash = strrchr(folder, '/');
     if (slash != NULL) *(slash == folder ? slash + 1 : slash) = '\0';
-    return access(slash != NULL ? folder : ".", W_OK | X_OK) == 0;
+    return faccessat(AT_FDCWD, slash != NULL ? folder : ".", W_OK | X_OK, AT_EACCESS) == 0;
 }
 
 static bool check_port(const struct tb_address *at)

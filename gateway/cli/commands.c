@@ -164,7 +164,9 @@ static const struct tb_cli_option audit_options[] = {
 
 static const struct tb_cli_option events_options[] = {
     {"from", TB_CLI_COUNT, "ID", "from this event on"},
-    {"limit", TB_CLI_COUNT, "N", "the newest N, where --from is not given; default 100, at most 4096"},
+    {"limit", TB_CLI_COUNT, "N",
+     "the newest N (of those that --level and --event name), where --from is not given; default 100, at most "
+     "4096"},
     {"follow", TB_CLI_FLAG, NULL, "then each as it comes, until interrupted"},
     {"level", TB_CLI_CHOICE, "error|warn|info", "those of this level, and worse ones"},
     {"event", TB_CLI_TEXT, "TEXT", "those whose name has TEXT in it"},

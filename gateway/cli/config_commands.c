@@ -1,8 +1,10 @@
 /* config_commands.c - tombolo config check, over the daemon's own table of keys. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "gateway/cli/config_commands.h"
@@ -184,11 +186,18 @@ static enum tb_cli_exit good(const struct found *f, const struct tb_config *conf
  * another user's. */
 static void check_start(struct found *f, const struct tb_config *config)
 {
-    char user[TB_CLI_USER_BYTES];
+    char user[TB_CLI_USER_BYTES], line[1024];
+    const char *file = f->call->arguments[0];
     if (!tb_cli_be_gateway(config->store_path, user))
         tb_say_note(f->call, "checked as root, not as the gateway's user: %s", strerror(errno));
     else if (user[0] != '\0' && !f->json)
         tb_say_note(f->call, "checked as %s, to whom the folder of store.path belongs", user);
+    /* A warning: it may be a draft, which is put elsewhere. */
+    if (user[0] != '\0' && faccessat(AT_FDCWD, file, R_OK, AT_EACCESS) != 0) {
+        (void)snprintf(line, sizeof line, "%.300s:1:1: %s may not read this file: %s", file, user,
+                       strerror(errno));
+        note(f, false, line);
+    }
     tb_start_check(config, on_finding, &(struct start){f, config});
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
@@ -38,7 +39,7 @@ static void value_add(void *user, const char *key, const char *value)
     struct shown *s = user;
     char from[512];
     const size_t bytes = strlen(s->rule);
-    if (strncmp(key, s->rule, bytes) != 0 || key[bytes] != '.') return;
+    TB_ASSERT(strncmp(key, s->rule, bytes) == 0 && key[bytes] == '.'); /* it is of this row */
     place_of(s, key, false, from);
     if (!s->json && value == NULL) return;
     if (!s->json) {
@@ -61,7 +62,7 @@ static enum tb_cli_exit show(struct shown *s, const struct tb_config_model *m, c
                      m->is_pattern ? "the first pattern that matches" : "which names it", from);
         if (follows != NULL) (void)printf("  subscribe: %s\n", follows->model.text);
     }
-    const enum tb_status status = tb_config_each_value(s->config, value_add, s);
+    const enum tb_status status = tb_config_each_value_of_model(m, value_add, s);
     if (!s->json) return fflush(stdout) == 0 && status == TB_OK ? TB_CLI_DONE : TB_CLI_SITE;
     if (status == TB_OK && !s->nomem)
         return tb_say_object(json_pack("{s:i, s:b, s:s, s:s, s:b, s:s, s:s?, s:o}", "schema", 1, "ok", 1,

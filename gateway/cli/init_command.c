@@ -227,19 +227,20 @@ static bool listens(const struct plan *p)
 }
 
 /* The port of this side, for those addresses that should reach it. The table is made anew each
- * time: rules of an earlier run would go on accepting. */
+ * time: rules of an earlier run would go on accepting. It is this site's own: another site of the
+ * machine, and deploy/network/gateway.nft, keep theirs. Names of sites are names to nft, too. */
 static enum tb_cli_exit firewall(const struct tb_cli_call *call, const struct plan *p)
 {
-    char text[1024], path[PATH_BYTES + 64];
+    char text[1536], path[PATH_BYTES + 64];
     const char *port = p->listen != NULL ? strrchr(p->listen, ':') + 1 : PORT_DEFAULT;
     snprintf(path, sizeof path, "%s/firewall.nft", p->folder);
     snprintf(
         text, sizeof text,
         "# nft -f FILE: gateways of other sites may connect. Put the addresses of %s in place of 0.0.0.0/0\n"
         "# and ::/0. Running it again replaces what it made before.\n"
-        "table inet tombolo {}\n"
-        "flush table inet tombolo\n"
-        "table inet tombolo {\n"
+        "table inet tombolo_%s {}\n"
+        "flush table inet tombolo_%s\n"
+        "table inet tombolo_%s {\n"
         "  chain input {\n"
         "    type filter hook input priority -5; policy accept;\n"
         "    tcp dport %s ip saddr 0.0.0.0/0 accept\n"
@@ -247,7 +248,7 @@ static enum tb_cli_exit firewall(const struct tb_cli_call *call, const struct pl
         "    tcp dport %s drop\n"
         "  }\n"
         "}\n",
-        p->peer, port, port, port);
+        p->peer, p->site, p->site, p->site, port, port, port);
     if (!listens(p)) return TB_CLI_DONE; /* it opens no port */
     return write_file(p, path, text) ? TB_CLI_DONE : failed(call, path);
 }

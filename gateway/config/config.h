@@ -223,5 +223,8 @@ typedef void (*tb_config_value_fn)(void *user, const char *key, const char *valu
 TB_MUST_USE enum tb_status tb_config_each_key(tb_config_key_fn fn, void *user);
 TB_MUST_USE enum tb_status tb_config_each_value(const struct tb_config *config, tb_config_value_fn fn,
                                                 void *user);
+/* The same of one row of `models`. */
+TB_MUST_USE enum tb_status tb_config_each_value_of_model(const struct tb_config_model *model,
+                                                         tb_config_value_fn fn, void *user);
 
 #endif

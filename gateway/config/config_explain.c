@@ -280,3 +280,13 @@ enum tb_status tb_config_each_value(const struct tb_config *config, tb_config_va
     each_set(config, tell_set, &t);
     return t.status;
 }
+
+enum tb_status tb_config_each_value_of_model(const struct tb_config_model *model, tb_config_value_fn fn,
+                                             void *user)
+{
+    struct telling t = {.fn = fn, .user = user};
+    char shown[128];
+    snprintf(shown, sizeof shown, "models.%s", model->name.text);
+    keys_of(CONFIG_MODEL, shown, model, tell_set, &t);
+    return t.status;
+}

@@ -33,7 +33,7 @@ enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *
     char why[TB_PRIVATE_WHY_BYTES];
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return TB_SITE_IO;
     f.fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (f.fd < 0 || faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) != 0) return failed(&f, TB_SITE_IO);
+    if (f.fd < 0 || faccessat(f.fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) != 0) return failed(&f, TB_SITE_IO);
     if (!tb_private_folder(f.fd, why)) return failed(&f, TB_SITE_CONFIG);
     if (flock(f.fd, LOCK_EX | LOCK_NB) != 0)
         return failed(&f, errno == EWOULDBLOCK ? TB_SITE_LOCKED : TB_SITE_IO);
@@ -48,7 +48,8 @@ enum tb_status tb_anchor_folder_check(const char *path)
     struct tb_anchor_folder f = {.path = path,
                                  .fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
     if (f.fd >= 0) {
-        enum tb_status status = faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) == 0 ? TB_OK : TB_SITE_IO;
+        enum tb_status status =
+            faccessat(f.fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0 ? TB_OK : TB_SITE_IO;
         if (status == TB_OK && !tb_private_folder(f.fd, why)) status = TB_SITE_CONFIG;
         if (status == TB_OK && flock(f.fd, LOCK_SH | LOCK_NB) != 0) status = TB_SITE_LOCKED;
         return status == TB_OK ? (tb_anchor_folder_close(&f), TB_OK) : failed(&f, status);

@@ -16,7 +16,7 @@ import time
 from unittest import mock
 
 import packages  # noqa: F401
-from harness import PATIENCE_S, Failed, expect, main, scenario, up, wait_for
+from harness import PATIENCE_S, Cores, Failed, Skipped, expect, main, scenario, up, wait_for
 
 import tombolo
 from tombolo.integrations import gate
@@ -198,16 +198,22 @@ def a_version_comes_over_a_slow_link_when_it_was_said(lab):
             told.append((time.monotonic(), coming["eta_s"]))
             expect("retry", int(retry), max(1, math.ceil(coming["eta_s"][1])))
         return coming.get("state", "").startswith("at the site")
-    begin = time.monotonic()
+    begin, cores = time.monotonic(), Cores()
     wait_for("it is at the site", is_there)
     came = time.monotonic()
+    taken, missed = cores.taken(), ""
     true = [(low, came - at, high) for at, (low, high) in told if low / 2 - 0.5 <= came - at <= 2 * high + 0.5]
     if not told or came - told[0][0] < (came - begin) / 3 or len(true) < len(told) / 2:
-        raise Failed(f"{len(true)} of {len(told)} estimates came true: it came at {came:.1f}, and was said for {told}")
+        said = f"{len(true)} of {len(told)} estimates came true: it came at {came:.1f}, and was said for {told}"
+        if not taken:
+            raise Failed(said)
+        missed = f"{said}; {taken}"
     reader.next(timeout=PATIENCE_S)
     expect("admitted", call(gated, x_tombolo_min_version="2")[:2], (200, "2"))
     reader.close()
     tombolo.close_publishers()
+    if missed:
+        raise Skipped(missed)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import filecmp
 import json
 import os
 
-from harness import Failed, expect, safetensors
+from harness import PATIENCE_S, Failed, expect, safetensors
 
 
 def hugging_face(folder, seed):
@@ -43,3 +43,13 @@ def refused(site, code, words, *args):
     if words not in done.stderr + done.stdout:
         raise Failed(f"tombolo {' '.join(map(str, args))} said {done.stderr!r}, not {words!r}")
     return done
+
+
+def not_in_time(site, words, *args):
+    """Exit code 4, and those words. The time is longer where a busy machine opens no session in it (3), or does not
+    come to what the words are of."""
+    seconds, code = 1, 3
+    while (code == 3 or words not in done.stderr) and code in (3, 4) and seconds < PATIENCE_S:
+        done = site.cli(*args, "--timeout", seconds, check=False)
+        code, seconds = done.returncode, seconds * 2
+    expect(f"exit code after {seconds // 2} s ({done.stderr.strip()})", (done.returncode, words in done.stderr), (4, True))

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from bundles import expect_same, hugging_face, refused
+from bundles import expect_same, hugging_face, not_in_time, refused
 from harness import (BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Skipped,
                      expect, made, main, safetensors, scenario, version_folder, wait_for)
 
@@ -93,14 +93,6 @@ def unread_output_is_no_success(site):
             done = subprocess.run([str(TOMBOLO), "versions", *more], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
                                   check=False, env=dict(os.environ, TOMBOLO_CONTROL=str(site.control_socket)))
         expect(f"versions {more} into a full disk", (done.returncode != 0, "written" in done.stderr), (True, True))
-
-
-def not_in_time(site, words, *args):
-    """Exit code 4, and those words. The time is longer where a busy machine opens no session in it (3)."""
-    seconds = 1
-    while (done := site.cli(*args, "--timeout", seconds, check=False)).returncode == 3 and seconds < PATIENCE_S:
-        seconds *= 2
-    expect(f"exit code after {seconds} s ({done.stderr.strip()})", (done.returncode, words in done.stderr), (4, True))
 
 
 @scenario

@@ -328,6 +328,18 @@ def root_checks_as_the_gateways_user(lab):
     for path in (east.dir, *east.dir.iterdir(), east.arena_path, pki / "gw.key"):
         os.chown(path, uid, uid)
     expect("a gateway's own files", checked(lab, east), (0, [], []))
+    (east.dir / "tombolod.yaml").chmod(0o600)  # root's, as it wrote it
+    os.chown(east.dir / "tombolod.yaml", 0, 0)
+    code, errors, warnings = checked(lab, east)
+    expect(f"a file of root's: {warnings}", (code, errors, ["may not read this file" in w["text"] for w in warnings]), (0, [], [True]))
+    (east.dir / "tombolod.yaml").chmod(0o644)
+    roots = lab.dir / "roots"
+    roots.mkdir(mode=0o755)
+    for section, key, value in (("session", "socket", roots / "s.sock"), ("anchor", "dir", roots / "a"), ("audit", "file", roots / "acts")):
+        east.extra = {section: {key: value}}
+        code, errors, _ = checked(lab, east)
+        expect(f"{section}.{key} in a folder of root's: {errors}", (code, [f"{section}.{key}" in e["text"] for e in errors]), (1, [True]))
+    east.extra = {}
     theirs = lab.pki_dir("west") / "ca.crt"
     theirs.chmod(0o600)
     code, errors, _ = checked(lab, east)

@@ -6,11 +6,14 @@ Covers: gateway/daemon/links/peer_limits.c gateway/cli/operator/operator_command
 Covers: gateway/cli/operator/pin_commands.c
 """
 
+import contextlib
 import json
+import os
+import subprocess
 import sys
 
 from bundles import refused
-from harness import PATIENCE, Trainer, expect, main, scenario, wait_for
+from harness import PATIENCE, PATIENCE_S, TOMBOLO, Trainer, expect, main, scenario, wait_for
 
 DRY = "dry run, nothing changed: "
 
@@ -82,6 +85,52 @@ def a_gateway_is_drained_by_an_operator(lab):
     east.start()
     expect("the record", [row for row in acts(east) if row[0] == "drain"], [("drain", 'reason="a new kernel"')])
     expect("rows of it", len(east.cli("audit", "--action", "drain", "--json").stdout.splitlines()), 1)
+
+
+@contextlib.contextmanager
+def slow_to_end(folder):
+    """What looks like a gateway that was drained: its control socket is gone, and it holds its store until the
+    block ends. The question after that of the drain gets a fault, if it comes in time."""
+    code = """if True:
+        import json, os, socket, sys
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(sys.argv[1])
+        listener.listen()
+        print("ready", flush=True)
+        for answer in ({"ok": True, "pid": os.getpid(), "workers": 0, "drain_ms": 1000}, {"ok": False, "status": "site_nomem", "error": "no"}):
+            line = ""
+            while not line: # a look at who listens says nothing
+                taken, _ = listener.accept()
+                line = taken.makefile().readline()
+            taken.sendall(json.dumps({"schema": 1, **answer}).encode() + b"\\n")
+            if sys.argv[2] == "closes":
+                break
+        if sys.argv[2] == "closes":
+            listener.close()
+        sys.stdin.read()
+        """
+    def begin(way):
+        gateway = subprocess.Popen([sys.executable, "-c", code, str(folder / f"{way}.sock"), way], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(gateway)
+        gateway.stdout.readline()
+        return str(folder / f"{way}.sock")
+    started = []
+    try:
+        yield begin
+    finally:
+        for gateway in started:
+            gateway.communicate(timeout=PATIENCE_S)
+
+
+@scenario
+def a_drain_waits_for_the_process(lab):
+    """P9: the control socket closes first, and the store is another's to take once the process is gone.
+    Where the process cannot be seen, an answer that is a fault is of a gateway that is there."""
+    with slow_to_end(lab.dir) as begin:
+        for way, prefix in (("closes", []), ("faults", ["unshare", "--pid", "--fork"] if os.geteuid() == 0 else [])):
+            argv = [*prefix, str(TOMBOLO), "drain", "--control", begin(way), "--wait", "1s"]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            expect(f"{way}: {done.stderr}", (done.returncode, "did not end within --wait" in done.stderr), (4, True))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,19 @@ def counts_for(site, model, *options):
 
 
 @scenario
+def keys_are_of_the_row_that_counts(lab):
+    """P10: the name of one model may begin another's, and a dot is a letter of a name."""
+    east = lab.site("east")
+    east.models["llama-3"] = dict(home="east", keep=3)
+    east.models["llama-3.1"] = dict(home="east", keep=2)
+    path = lab.dir / "east.yaml"
+    path.write_text(east.config_text())
+    values = {model: json.loads(lab.tombolo("config", "show", "--model", model, "--json", path).stdout)["values"] for model in east.models}
+    expect("keys", *(sorted(of) for of in values.values()))
+    expect("keep", [values[model]["keep"]["value"] for model in values], ["3", "2"])
+
+
+@scenario
 def a_new_name_crosses_without_an_edit(lab):
     """P2 P4: it crosses to a site that never heard of it; after a restart of both its next run is a newer one."""
     east, west = two_sites(lab)

@@ -11,11 +11,15 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
+import threading
+import time
 
 from bundles import refused
 from harness import PATIENCE_S, TOMBOLO, Failed, Process, Rollout, Trainer, expect, main, scenario, up, wait_for
@@ -164,7 +168,10 @@ class Terminal:
         self.text = ""
 
     def read_until(self, words):
+        until = time.monotonic() + PATIENCE_S
         while words not in self.text:
+            if not select.select([self.ours], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise Failed(f"the terminal shows no {words!r}: {self.text[-2000:]!r}")
             self.text += os.read(self.ours, 65536).decode()  # EIO if it ended without
 
     def end(self):
@@ -193,8 +200,8 @@ def a_table_fits_its_terminal_and_is_watched(lab):
     watched = Terminal(120, east, "models", "--watch")
     watched.read_until("policy")
     east.restart()
-    watched.text = ""
-    watched.read_until("up-to-date")
+    Trainer(lab, east, lab.weights(1)[0]).publish(7)  # the gateway before had no version
+    watched.read_until("1:7")
     watched.process.send_signal(signal.SIGINT)
     expect("exit code of a watch", watched.end(), 0)
     lines = Process("watch", [TOMBOLO, "lag", "--watch", "--json", "--control", east.control_socket], lab.dir / "watch.log", stdout=subprocess.PIPE)
@@ -203,6 +210,36 @@ def a_table_fits_its_terminal_and_is_watched(lab):
         expect("a line of a watch", json.loads(lines.popen.stdout.readline())["ok"], True)
     lines.signal(signal.SIGTERM)
     expect("exit code", lines.ended(), 0)
+
+
+@scenario
+def what_an_answer_leaves_out_is_said(lab):
+    """P10: of three thousand workers an answer has some. Who is not among them may be there all the same."""
+    control = ("--control", lab.dir / "large.sock")
+    large = {"status": {"session_count": 3000, "sessions": [{"name": "w0"}], "groups": [{"model": "m", "group": f"g{i}"} for i in range(1024)]},
+             "chains": {"chains": []}}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control[1]))
+        listener.listen()
+
+        def answer():
+            with contextlib.suppress(OSError):  # the listener is shut
+                while True:
+                    taken, _ = listener.accept()
+                    with taken:
+                        command = json.loads(taken.makefile().readline())["cmd"]
+                        taken.sendall(json.dumps({"schema": 1, "ok": True, **large[command]}).encode() + b"\n")
+        answering = threading.Thread(target=answer)
+        answering.start()
+        for words, code, says in ((("describe", "worker", "w9"), 1, 'there is no worker "w9" among the 1 of 3000 workers in the gateway\'s answer'),
+                                  (("describe", "worker", "w0"), 0, "the gateway's answer has the 1 of 3000 workers"),
+                                  (("describe", "group", "m/x"), 1, 'there is no group "m/x" among the first 1024 groups'),
+                                  (("groups",), 0, "the gateway's answer has the first 1024 groups")):
+            done = subprocess.run([TOMBOLO, *words, *control], capture_output=True, text=True, check=False)
+            expect(f"{words}: {done.stderr}", (done.returncode, says in done.stderr), (code, True))
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join(PATIENCE_S)
+    control[1].unlink()
 
 
 def events(site, *words):
@@ -227,6 +264,9 @@ def events_are_read_by_id_and_followed(lab):
     expect("from there on", [r["id"] for r in events(east, "--from", changed["id"])], [i for i in ids if i >= changed["id"]])
     expect("the newest two", [r["id"] for r in events(east, "--limit", 2)], ids[-2:])
     expect("by name", [r["id"] for r in events(east, "--event", "limit.ch")], [changed["id"]])
+    starts = [r["id"] for r in rows if "start" in r["event"]]
+    expect("the newest of that name", [r["id"] for r in events(east, "--event", "start", "--limit", 1)], starts[-1:])
+    expect("it is not the newest of all", starts[-1] < ids[-1], True)
     expect("none is so bad", events(east, "--level", "error"), [])
     text = east.cli("events", "--from", changed["id"]).stdout.splitlines()[0].split()
     expect("as text", (text[0], text[2:4]), (str(changed["id"]), [changed["level"], "limit.changed"]))

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from bundles import hugging_face, refused
+from bundles import hugging_face, not_in_time, refused
 from harness import PATIENCE, Rollout, expect, main, safetensors, scenario, up, wait_for
 
 
@@ -42,6 +42,8 @@ def publish_waits_for_the_sites_that_it_was_told(lab):
     expect("kept", (kept["ok"], kept["number"], "waiting" in kept), (True, 2, False))
     last = steps[-1]
     expect("the last step", [(s["site"], s["for"], s["done"], s["held_bytes"] == last["bytes"]) for s in last["waiting"]], [("west", "held", True, True)])
+    *_, last = lines_of(east.cli("publish", "policy", weights, "--version", 2, "--wait", "east", "--json", "--timeout", PATIENCE))
+    expect("the own site", [(s["site"], s["done"], s["held_bytes"] == last["bytes"] > 0) for s in last["waiting"]], [("east", True, True)])
     reader = Rollout(lab, west, "reader", weights)
     reader.stage(west.versions()[-1]["uid"])
     reader.activate(west.versions()[-1]["uid"])
@@ -50,8 +52,9 @@ def publish_waits_for_the_sites_that_it_was_told(lab):
     link.refusing = True
     link.cut()
     wait_for("the link is down", lambda: east.link("west")["state"] != "up")
-    refused(east, 4, "the version is kept; waiting until west holds it: not within --timeout", "publish", "policy", little(lab, 3),
-            "--version", 3, "--wait", "west", "--timeout", "3s")
+    not_in_time(east, "the version is kept; waiting until west holds it: not within --timeout", "publish", "policy", little(lab, 3),
+                "--version", 3, "--wait", "west")
+    not_in_time(east, 'the gateway has not heard of the site "far" yet', "publish", "policy", little(lab, 4), "--version", 4, "--wait", "far")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -55,6 +56,19 @@ static enum tb_status connect_to(const char *path, int *fd_out, char error[512])
     return refuse(error, TB_GATEWAY_AWAY,
                   "no gateway answers at %s: %s (does tombolod run? else say --control or TOMBOLO_CONTROL)",
                   path, strerror(why));
+}
+
+int tb_control_process(const char *path)
+{
+    int fd = -1, process = -1;
+    char error[512];
+    struct ucred who = {0}; /* its pid as we see it: what the gateway says is of its own namespace */
+    socklen_t bytes = sizeof who;
+    if (connect_to(path, &fd, error) != TB_OK) return -1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid > 0)
+        process = (int)syscall(SYS_pidfd_open, who.pid, 0);
+    (void)close(fd);
+    return process;
 }
 
 /* Waits until the socket is ready for `events`. */

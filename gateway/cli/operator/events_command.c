@@ -8,8 +8,8 @@
 #include "base/assert.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/operator/operator_commands.h"
-#include "gateway/cli/options.h"
 #include "gateway/cli/operator/show_table.h"
+#include "gateway/cli/options.h"
 
 #define FOLLOW_EVERY_MS 1000u
 #define LIMIT_DEFAULT   100u
@@ -53,7 +53,6 @@ static enum tb_cli_exit page_print(const struct tb_cli_call *call, const json_t 
     enum tb_cli_exit code = TB_CLI_DONE;
     for (size_t i = 0; i < json_array_size(events) && code == TB_CLI_DONE; i++) {
         json_t *event = json_array_get(events, i);
-        if (!is_asked_for(call, event)) continue;
         if (tb_cli_given(call, "json"))
             code = tb_say_object(json_incref(event));
         else
@@ -70,7 +69,27 @@ static enum tb_cli_exit page_print(const struct tb_cli_call *call, const json_t 
 struct place {
     uint64_t after; /* the id behind which it goes on */
     uint64_t last;  /* the newest, as said last */
+    json_t *kept;   /* the newest so many of those that are asked for, until all were read; NULL:
+                     * each is printed as it comes */
 };
+
+static enum tb_cli_exit page_take(const struct tb_cli_call *call, struct place *p, const json_t *events)
+{
+    json_t *page = p->kept != NULL ? json_incref(p->kept) : json_array();
+    bool all = page != NULL;
+    for (size_t i = 0; i < json_array_size(events) && all; i++) {
+        json_t *event = json_array_get(events, i);
+        if (!is_asked_for(call, event)) continue;
+        all = json_array_append(page, event) == 0;
+        if (p->kept != NULL && json_array_size(page) > tb_cli_number(call, "limit", LIMIT_DEFAULT))
+            (void)json_array_remove(page, 0);
+    }
+    const enum tb_cli_exit code = !all              ? tb_say_failure(call, TB_SITE_NOMEM, "no memory")
+                                  : p->kept == NULL ? page_print(call, page)
+                                                    : TB_CLI_DONE;
+    json_decref(page);
+    return code;
+}
 
 static enum tb_cli_exit ask_for(const struct tb_cli_call *call, const struct place *p, json_t **reply_out)
 {
@@ -79,13 +98,14 @@ static enum tb_cli_exit ask_for(const struct tb_cli_call *call, const struct pla
     return tb_cli_ask(call, request, reply_out);
 }
 
-/* The newest so many, or from --from on. */
+/* Where the newest so many begin, or --from. How many pass --level and --event is known behind
+ * them: all of this life are read. */
 static enum tb_cli_exit place_find(const struct tb_cli_call *call, struct place *p)
 {
     json_t *reply = NULL;
     const enum tb_cli_exit asked = ask_for(call, NULL, &reply);
     if (asked != TB_CLI_DONE) return asked;
-    const uint64_t newest = tb_cli_number(call, "limit", LIMIT_DEFAULT);
+    const uint64_t newest = p->kept != NULL ? A_LIFE : tb_cli_number(call, "limit", LIMIT_DEFAULT);
     p->last = tb_count_of(reply, "last");
     const uint64_t in_life = p->last % A_LIFE;
     p->after = p->last - (newest < in_life ? newest : in_life);
@@ -100,7 +120,7 @@ static enum tb_cli_exit place_find(const struct tb_cli_call *call, struct place 
 /* Events that gave way before they were read are said: a gap is no silence. */
 static void note_gap(const struct tb_cli_call *call, struct place *p, uint64_t first)
 {
-    const bool asked = tb_cli_given(call, "from") || tb_cli_given(call, "follow");
+    const bool asked = p->kept == NULL && (tb_cli_given(call, "from") || tb_cli_given(call, "follow"));
     if (p->after > p->last) {
         tb_say_note(call, "the newest event is %" PRIu64 "; ids begin again where a gateway has a new store",
                     p->last);
@@ -121,7 +141,7 @@ static enum tb_cli_exit page_show(const struct tb_cli_call *call, struct place *
     const size_t count = json_array_size(events);
     p->last = tb_count_of(reply, "last");
     note_gap(call, p, tb_count_of(reply, "first"));
-    const enum tb_cli_exit code = page_print(call, events);
+    const enum tb_cli_exit code = page_take(call, p, events);
     if (count > 0) {
         const uint64_t id = tb_count_of(json_array_get(events, count - 1), "id");
         *more_out = id > p->after && id < p->last;
@@ -139,6 +159,19 @@ static enum tb_cli_exit pages_show(const struct tb_cli_call *call, struct place 
     return code;
 }
 
+/* Events of before this command. */
+static enum tb_cli_exit first_show(const struct tb_cli_call *call, struct place *p)
+{
+    const bool filtered = tb_cli_given(call, "level") || tb_cli_given(call, "event");
+    if (filtered && !tb_cli_given(call, "from")) p->kept = json_array();
+    enum tb_cli_exit code = place_find(call, p);
+    if (code == TB_CLI_DONE) code = pages_show(call, p);
+    const enum tb_cli_exit printed = page_print(call, p->kept); /* also where the rest did not come */
+    json_decref(p->kept);
+    p->kept = NULL;
+    return code != TB_CLI_DONE ? code : printed;
+}
+
 enum tb_cli_exit tb_cli_events(const struct tb_cli_call *call)
 {
     struct place place = {0};
@@ -148,8 +181,7 @@ enum tb_cli_exit tb_cli_events(const struct tb_cli_call *call)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--limit is between 1 and %u", LIMIT_MAX);
     const bool follow = tb_cli_given(call, "follow");
     if (follow) tb_cli_end_on_signals();
-    enum tb_cli_exit code = place_find(call, &place);
-    if (code == TB_CLI_DONE) code = pages_show(call, &place);
+    enum tb_cli_exit code = first_show(call, &place);
     while (follow && (code == TB_CLI_DONE || code == TB_CLI_AWAY || code == TB_CLI_TIMEOUT)) {
         if (!tb_cli_sleep(FOLLOW_EVERY_MS)) return TB_CLI_DONE;
         code = pages_show(call, &place);

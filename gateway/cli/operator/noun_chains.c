@@ -20,7 +20,7 @@ const struct tb_column tb_columns_of_chains[] = {
     {"host", "host", TB_COLUMN_TEXT, TB_SHOW},
     {"held_percent", "held %", TB_COLUMN_PERCENT, TB_SHOW_ALWAYS},
     {"bytes_per_s", "reads Mbit/s", TB_COLUMN_MBIT_OF_BYTES, TB_SHOW},
-    {"transport", "by", TB_COLUMN_TEXT, TB_SHOW},
+    {"transport", "reads by", TB_COLUMN_TEXT, TB_SHOW},
     {"marks", "marks", TB_COLUMN_TEXT, TB_SHOW_FILLED},
     {"transport_why", "because", TB_COLUMN_TEXT, TB_SHOW_FILLED},
     {"way", "update", TB_COLUMN_TEXT, TB_SHOW_WIDE},
@@ -29,9 +29,9 @@ const struct tb_column tb_columns_of_chains[] = {
     {"readers", "readers", TB_COLUMN_COUNT, TB_SHOW_WIDE},
     {"fan_out", "feeds", TB_COLUMN_COUNT, TB_SHOW_WIDE},
     {"nic_bytes_per_s", "nic Mbit/s", TB_COLUMN_MBIT_OF_BYTES, TB_SHOW_WIDE},
-    {"nic_from", "by", TB_COLUMN_TEXT, TB_SHOW_WIDE},
+    {"nic_from", "nic known by", TB_COLUMN_TEXT, TB_SHOW_WIDE},
     {"held_chunks", "chunks", TB_COLUMN_COUNT, TB_SHOW_WIDE},
-    {"chunks", "of", TB_COLUMN_COUNT, TB_SHOW_WIDE},
+    {"chunks", "of chunks", TB_COLUMN_COUNT, TB_SHOW_WIDE},
     {"source", "source", TB_COLUMN_TEXT, TB_SHOW_WIDE},
     {NULL, NULL, TB_COLUMN_TEXT, TB_SHOW},
 };
@@ -217,15 +217,13 @@ static uint64_t count_true(const json_t *list, const char *key)
 /* "rank0 by shm, rank1 by tcp" */
 static void put_feeds(struct tb_rows *rows, json_t *row, const json_t *feeds)
 {
-    char text[TB_TABLE_CELL_BYTES] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < json_array_size(feeds) && used < sizeof text; i++) {
+    char text[2 * sizeof(struct tb_field) + 8];
+    for (size_t i = 0; i < json_array_size(feeds); i++) {
         const json_t *f = json_array_get(feeds, i);
-        const int more = snprintf(text + used, sizeof text - used, "%s%.64s by %.16s", used > 0 ? ", " : "",
-                                  tb_text_of(f, "source").text, tb_text_of(f, "transport").text);
-        used += more > 0 ? (size_t)more : 0;
+        (void)snprintf(text, sizeof text, "%s by %s", tb_text_of(f, "source").text,
+                       tb_text_of(f, "transport").text);
+        tb_row_add(rows, row, "feeds", text);
     }
-    tb_row_text(rows, row, "feeds", text);
 }
 
 struct tb_rows tb_rows_of_chain_totals(const struct tb_answers *a)

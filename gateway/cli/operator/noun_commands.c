@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/operator/noun_commands.h"
-#include "gateway/cli/options.h"
 #include "gateway/cli/operator/show_table.h"
+#include "gateway/cli/options.h"
 
 enum asked { ASK_STATUS = 1, ASK_LAG = 2, ASK_VERSIONS = 4, ASK_STREAMS = 8, ASK_CHAINS = 16 };
 
@@ -148,14 +148,28 @@ static enum tb_cli_exit answers_ask(const struct tb_cli_call *call, unsigned ask
     return TB_CLI_DONE;
 }
 
-/* An answer is bounded, and a note says how many rows it leaves out. */
-static void note_left_out(const struct tb_cli_call *call, const struct tb_answers *a)
+#define ANSWER_ROWS_MAX 1024u /* docs/control.md: of sessions, groups and versions */
+
+/* An answer is bounded: true where there are more, or may be, and what there is of them. */
+static bool leaves_out(const char *many, const struct tb_answers *a, char said_out[64])
 {
-    const uint64_t all = tb_count_of(a->status, "session_count");
-    const size_t listed = json_array_size(json_object_get(a->status, "sessions"));
-    const bool of_workers = strcmp(call->command->name, "workers") == 0;
-    if (of_workers && listed < all)
-        tb_say_note(call, "%zu of %llu workers are in the gateway's answer", listed, (unsigned long long)all);
+    const bool of_versions = strcmp(many, "versions") == 0, of_workers = strcmp(many, "workers") == 0;
+    if (!of_versions && !of_workers && strcmp(many, "groups") != 0) return false;
+    const json_t *list =
+        json_object_get(of_versions ? a->versions : a->status, of_workers ? "sessions" : many);
+    const uint64_t all = of_workers ? tb_count_of(a->status, "session_count") : 0;
+    const size_t listed = json_array_size(list);
+    if (of_workers)
+        (void)snprintf(said_out, 64, "%zu of %llu workers", listed, (unsigned long long)all);
+    else
+        (void)snprintf(said_out, 64, "first %zu %.16s", listed, many);
+    return of_workers ? listed < all : listed >= ANSWER_ROWS_MAX;
+}
+
+static void note_left_out(const struct tb_cli_call *call, const char *many, const struct tb_answers *a)
+{
+    char said[64];
+    if (leaves_out(many, a, said)) tb_say_note(call, "the gateway's answer has the %s", said);
 }
 
 /* ---- a list ---- */
@@ -207,7 +221,7 @@ static enum tb_cli_exit list_once(const struct tb_cli_call *call)
             code = show_json(call, n, n->rows(&a));
         else
             code = tb_cli_table_show(call, n->rows(&a), n->columns);
-        note_left_out(call, &a);
+        note_left_out(call, n->many, &a);
     }
     answers_free(&a);
     return code;
@@ -281,15 +295,19 @@ static json_t *find_named(json_t *list, const char *name, size_t *count_out)
     return *count_out == 1 ? found : NULL;
 }
 
-static enum tb_cli_exit refuse_name(const struct tb_cli_call *call, const struct noun *n, const json_t *list,
-                                    size_t count)
+static enum tb_cli_exit refuse_name(const struct tb_cli_call *call, const struct noun *n,
+                                    const struct tb_answers *a, const json_t *list, size_t count)
 {
-    char names[400] = "";
+    char names[400] = "", said[64];
     size_t used = 0;
     if (count > 1)
         return tb_say_failure(call, TB_CONFLICT,
                               "%zu %s are named \"%.80s\"; `tombolo %s -o wide` lists them", count, n->many,
                               call->arguments[1], n->many);
+    if (leaves_out(n->many, a, said))
+        return tb_say_failure(call, TB_NOT_FOUND,
+                              "there is no %s \"%.80s\" among the %s in the gateway's answer", n->one,
+                              call->arguments[1], said);
     for (size_t i = 0; i < json_array_size(list) && used + 64 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%.60s", used > 0 ? ", " : "",
                                  tb_text_of(json_array_get(list, i), "name").text);
@@ -364,11 +382,15 @@ static enum tb_cli_exit describe_once(const struct tb_cli_call *call)
         if (all.lacking)
             code = tb_say_failure(call, TB_SITE_NOMEM, "no memory for all of it");
         else if (row == NULL)
-            code = refuse_name(call, n, all.list, count);
+            code = refuse_name(call, n, &a, all.list, count);
         else if (tb_cli_given(call, "json"))
             code = describe_json(n, &a, row);
         else
             code = describe_text(call, n, &a, row);
+        if (row != NULL) {
+            note_left_out(call, n->many, &a);
+            if (strcmp(n->one, "group") == 0) note_left_out(call, "workers", &a); /* its members */
+        }
         json_decref(all.list);
     }
     answers_free(&a);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "gateway/cli/operator/control_fields.h"
 
 json_t *tb_row_new(struct tb_rows *rows)
@@ -100,16 +99,15 @@ void tb_row_percent(struct tb_rows *rows, json_t *row, const char *key, uint64_t
     tb_row_count(rows, row, key, part >= all ? 100 : (uint64_t)(share * 100) % 100);
 }
 
+void tb_row_add(struct tb_rows *rows, json_t *row, const char *key, const char *one)
+{
+    const char *before = json_string_value(json_object_get(row, key));
+    if (one == NULL || one[0] == '\0') return;
+    tb_row_put(rows, row, key, before == NULL ? json_string(one) : json_sprintf("%s, %s", before, one));
+}
+
 void tb_row_names(struct tb_rows *rows, json_t *row, const char *key, const json_t *names)
 {
-    char text[TB_TABLE_CELL_BYTES] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < json_array_size(names) && used < sizeof text; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        if (name == NULL) continue;
-        const int more = snprintf(text + used, sizeof text - used, "%s%.64s", used > 0 ? ", " : "", name);
-        TB_ASSERT(more > 0);
-        used += (size_t)more;
-    }
-    tb_row_text(rows, row, key, text);
+    for (size_t i = 0; i < json_array_size(names); i++)
+        tb_row_add(rows, row, key, json_string_value(json_array_get(names, i)));
 }

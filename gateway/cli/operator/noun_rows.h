@@ -62,7 +62,10 @@ void tb_row_version_name(struct tb_rows *rows, json_t *row, const char *key, con
 void tb_row_host(struct tb_rows *rows, json_t *row, const json_t *from);
 /* A whole number of percent, rounded down: 100 is all of it. Absent where `all` is 0. */
 void tb_row_percent(struct tb_rows *rows, json_t *row, const char *key, uint64_t part, uint64_t all);
-/* "a, b", of an array of strings. */
+/* "a, b": one more of a list, which is whole however long; NULL or empty: nothing. A table cuts it
+ * (table.h). */
+void tb_row_add(struct tb_rows *rows, json_t *row, const char *key, const char *one);
+/* Likewise of an array of strings. */
 void tb_row_names(struct tb_rows *rows, json_t *row, const char *key, const json_t *names);
 
 #endif

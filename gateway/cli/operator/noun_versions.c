@@ -14,9 +14,9 @@ const struct tb_column tb_columns_of_versions[] = {
     {"held_percent", "held %", TB_COLUMN_PERCENT, TB_SHOW_ALWAYS},
     {"eta_s", "eta s", TB_COLUMN_S_RANGE, TB_SHOW_FILLED},
     {"workers_whole", "workers whole", TB_COLUMN_COUNT, TB_SHOW},
-    {"workers", "of", TB_COLUMN_COUNT, TB_SHOW},
+    {"workers", "of workers", TB_COLUMN_COUNT, TB_SHOW},
     {"sites_whole", "sites whole", TB_COLUMN_COUNT, TB_SHOW},
-    {"sites", "of", TB_COLUMN_COUNT, TB_SHOW},
+    {"sites", "of sites", TB_COLUMN_COUNT, TB_SHOW},
     {"sites_unknown", "not known", TB_COLUMN_COUNT, TB_SHOW_FILLED},
     {"pinned_by", "pinned by", TB_COLUMN_TEXT, TB_SHOW_FILLED},
     {"withdrawn_by", "withdrawn by", TB_COLUMN_TEXT, TB_SHOW_FILLED},
@@ -60,7 +60,7 @@ const struct tb_column tb_columns_of_streams[] = {
     {"queued_bytes", "queued MB", TB_COLUMN_MB, TB_SHOW},
     {"limited_by", "limited by", TB_COLUMN_TEXT, TB_SHOW_ALWAYS},
     {"sysctl", "held by", TB_COLUMN_TEXT, TB_SHOW_FILLED},
-    {"has_bytes", "its third MB", TB_COLUMN_MB, TB_SHOW_FILLED},
+    {"has_bytes", "allows MB", TB_COLUMN_MB, TB_SHOW_FILLED},
     {"needs_bytes", "needs MB", TB_COLUMN_MB, TB_SHOW_FILLED},
     {"encryption", "encrypts", TB_COLUMN_TEXT, TB_SHOW_WIDE},
     {"window_bytes", "window MB", TB_COLUMN_MB, TB_SHOW_WIDE},
@@ -94,18 +94,15 @@ static void put_holders(struct tb_rows *rows, json_t *row, const json_t *v)
 /* "gaps 12, raw 3": of those that went. */
 static void put_encodings(struct tb_rows *rows, json_t *row, const json_t *chunks)
 {
-    char text[TB_TABLE_CELL_BYTES] = "";
-    size_t used = 0;
+    char text[64];
     const char *way = NULL;
     json_t *count = NULL;
     json_object_foreach((json_t *)(uintptr_t)chunks, way, count)
     {
-        if (json_integer_value(count) <= 0 || used >= sizeof text) continue;
-        const int more = snprintf(text + used, sizeof text - used, "%s%.16s %" JSON_INTEGER_FORMAT,
-                                  used > 0 ? ", " : "", way, json_integer_value(count));
-        used += more > 0 ? (size_t)more : 0;
+        if (json_integer_value(count) <= 0) continue;
+        (void)snprintf(text, sizeof text, "%.16s %" JSON_INTEGER_FORMAT, way, json_integer_value(count));
+        tb_row_add(rows, row, "encodings", text);
     }
-    tb_row_text(rows, row, "encodings", text);
 }
 
 static void put_moves(struct tb_rows *rows, json_t *row, const json_t *v)

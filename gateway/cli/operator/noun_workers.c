@@ -78,21 +78,17 @@ static bool differs(const json_t *serving)
 /* "policy 1:12, other 1:3", and the proof of one that differs, else of the first. */
 static void put_serving(struct tb_rows *rows, json_t *row, const json_t *list)
 {
-    char text[TB_TABLE_CELL_BYTES] = "", version[64];
-    size_t used = 0;
+    char text[sizeof(struct tb_field) + 64], version[64];
     const json_t *shown = json_array_get(list, 0);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *s = json_array_get(list, i);
         if (differs(s)) shown = s;
-        if (used >= sizeof text) continue;
         (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, tb_count_of(s, "run"),
                        tb_count_of(s, "number"));
         const bool known = json_is_integer(json_object_get(s, "number"));
-        const int more = snprintf(text + used, sizeof text - used, "%s%.64s %s", used > 0 ? ", " : "",
-                                  tb_text_of(s, "model").text, known ? version : "?");
-        used += more > 0 ? (size_t)more : 0;
+        (void)snprintf(text, sizeof text, "%s %s", tb_text_of(s, "model").text, known ? version : "?");
+        tb_row_add(rows, row, "serving", text);
     }
-    tb_row_text(rows, row, "serving", text);
     if (shown != NULL) put_proof(rows, row, shown);
 }
 

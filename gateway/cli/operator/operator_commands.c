@@ -1,7 +1,9 @@
 /* operator_commands.c - tombolo status, withdraw, drain and limit: questions to the control
  * socket. */
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -9,8 +11,8 @@
 #include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/operator/operator_commands.h"
-#include "gateway/cli/options.h"
 #include "gateway/cli/operator/show_table.h"
+#include "gateway/cli/options.h"
 
 #define DRAIN_ASK_MS  1000u
 #define DRAIN_LOOK_MS 100u
@@ -291,19 +293,28 @@ static void print_drain(const struct tb_cli_call *call, const json_t *reply)
         tb_cli_dry(reply), tb_number_of(reply, "drain_ms") / 1e3, tb_count_of(reply, "workers"));
 }
 
-/* Until no gateway answers, or another process does. TB_CLI_TIMEOUT: it is there all the same. */
-static enum tb_cli_exit wait_for_end(const struct tb_cli_call *call, uint64_t pid)
+/* No gateway answers, or another process does. */
+static bool is_away(const struct tb_cli_call *call, uint64_t pid)
+{
+    json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", "status");
+    char error[512];
+    const enum tb_status s = tb_control_ask(tb_control_path(call), request, DRAIN_ASK_MS, &reply, error);
+    const bool away = s == TB_GATEWAY_AWAY || (s == TB_OK && tb_count_of(reply, "pid") != pid);
+    json_decref(request);
+    json_decref(reply);
+    return away;
+}
+
+/* Until the process is gone: its control socket closes while it still holds its store. Where the
+ * process cannot be seen (-1), until the socket answers no more. TB_CLI_TIMEOUT: it is there all
+ * the same. */
+static enum tb_cli_exit wait_for_end(const struct tb_cli_call *call, int process, uint64_t pid)
 {
     const uint64_t seconds = tb_cli_number(call, "wait", 0);
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(seconds));
     for (;;) {
-        json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", "status");
-        char error[512];
-        const enum tb_status s = tb_control_ask(tb_control_path(call), request, DRAIN_ASK_MS, &reply, error);
-        const bool same = s == TB_TIMEOUT || (s == TB_OK && tb_count_of(reply, "pid") == pid);
-        json_decref(request);
-        json_decref(reply);
-        if (!same) return TB_CLI_DONE;
+        struct pollfd ends = {.fd = process, .events = POLLIN};
+        if (process >= 0 ? poll(&ends, 1, 0) == 1 : is_away(call, pid)) return TB_CLI_DONE;
         if (tb_clock_now() >= until)
             return tb_say_failure(call, TB_TIMEOUT, "the gateway drains, and did not end within --wait");
         (void)tb_cli_sleep(DRAIN_LOOK_MS);
@@ -314,13 +325,16 @@ enum tb_cli_exit tb_cli_drain(const struct tb_cli_call *call)
 {
     json_t *reply = NULL;
     TB_ASSERT(call->argument_count == 0); /* the table of commands says so */
-    const enum tb_cli_exit asked =
-        tb_cli_ask(call, tb_cli_act(call, json_pack("{s:s}", "cmd", "drain")), &reply);
-    if (asked != TB_CLI_DONE) return asked;
-    const uint64_t pid = tb_count_of(reply, "pid");
-    const bool waits = tb_cli_given(call, "wait") && !json_is_true(json_object_get(reply, "dry_run"));
-    const enum tb_cli_exit said = tb_cli_show(call, reply, print_drain);
-    return said == TB_CLI_DONE && waits ? wait_for_end(call, pid) : said;
+    const int process = tb_cli_given(call, "wait") ? tb_control_process(tb_control_path(call)) : -1;
+    enum tb_cli_exit code = tb_cli_ask(call, tb_cli_act(call, json_pack("{s:s}", "cmd", "drain")), &reply);
+    if (code == TB_CLI_DONE) {
+        const uint64_t pid = tb_count_of(reply, "pid");
+        const bool waits = tb_cli_given(call, "wait") && !json_is_true(json_object_get(reply, "dry_run"));
+        code = tb_cli_show(call, reply, print_drain);
+        if (code == TB_CLI_DONE && waits) code = wait_for_end(call, process, pid);
+    }
+    if (process >= 0) (void)close(process);
+    return code;
 }
 
 /* ---- limit ---- */

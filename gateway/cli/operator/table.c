@@ -68,12 +68,25 @@ static void number_of(const struct tb_column *c, const json_t *value, bool raw, 
     (void)snprintf(out, TB_TABLE_CELL_BYTES, "%s", text);
 }
 
+/* A list that a cell has no room for ends with a whole one of it, and says that there are more. */
+static void clean_text(const char *text, char out[TB_TABLE_CELL_BYTES])
+{
+    static const char more[] = ", ...";
+    tb_show_clean(text, out, TB_TABLE_CELL_BYTES);
+    if (strlen(text) < TB_TABLE_CELL_BYTES) return;
+    for (size_t at = TB_TABLE_CELL_BYTES - sizeof more; at > 0; at--)
+        if (out[at] == ',' && out[at + 1] == ' ') {
+            memcpy(out + at, more, sizeof more);
+            return;
+        }
+}
+
 static void cell_of(const struct tb_column *c, const json_t *row, bool raw, char out[TB_TABLE_CELL_BYTES])
 {
     const json_t *value = json_object_get(row, c->key);
     (void)snprintf(out, TB_TABLE_CELL_BYTES, "%s", value == NULL ? "-" : "?");
     if (json_is_string(value) && json_string_length(value) > 0)
-        tb_show_clean(json_string_value(value), out, TB_TABLE_CELL_BYTES);
+        clean_text(json_string_value(value), out);
     else if (json_is_string(value))
         (void)snprintf(out, TB_TABLE_CELL_BYTES, "-");
     else if (json_is_boolean(value))

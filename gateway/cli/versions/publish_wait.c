@@ -50,22 +50,38 @@ static bool parse(const char *text, struct tb_publish_wait *out)
     }
 }
 
-/* Sites that the gateway knows of the model; NULL: it does not say. */
-static json_t *ask_sites(const struct tb_cli_call *call)
+/* The gateway's answer; NULL: it does not say. Takes the request. */
+static json_t *ask(const struct tb_cli_call *call, json_t *request)
 {
     json_t *reply = NULL;
     char error[512];
-    json_t *request = json_pack("{s:s, s:s}", "cmd", "lag", "model", call->arguments[0]);
     const enum tb_status s = tb_control_ask(tb_control_path(call), request, ASK_MS, &reply, error);
     json_decref(request);
     return s == TB_OK ? reply : NULL;
 }
 
-static bool is_listed(const json_t *rows, const char *site)
+/* NULL: none is of that site. */
+static const json_t *row_of(const json_t *rows, const char *site)
 {
     for (size_t i = 0; i < json_array_size(rows); i++)
-        if (strcmp(tb_text_of(json_array_get(rows, i), "site").text, site) == 0) return true;
-    return false;
+        if (strcmp(tb_text_of(json_array_get(rows, i), "site").text, site) == 0)
+            return json_array_get(rows, i);
+    return NULL;
+}
+
+/* Each peer is linked, and has said what it has of the model, and of sites behind it. */
+static bool all_have_spoken(const struct tb_cli_call *call, const json_t *rows)
+{
+    json_t *status = ask(call, json_pack("{s:s}", "cmd", "status"));
+    const json_t *links = json_object_get(status, "links");
+    bool all = json_is_array(links);
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        const json_t *l = json_array_get(links, i);
+        all &= strcmp(tb_text_of(l, "state").text, "up") == 0;
+        all &= json_is_true(json_object_get(row_of(rows, tb_text_of(l, "site").text), "known"));
+    }
+    json_decref(status);
+    return all;
 }
 
 static enum tb_cli_exit refuse_unknown(const struct tb_publish_wait *w, const json_t *rows)
@@ -75,11 +91,17 @@ static enum tb_cli_exit refuse_unknown(const struct tb_publish_wait *w, const js
     for (size_t i = 0; i < json_array_size(rows) && used + 80 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%.64s", used > 0 ? ", " : "",
                                  tb_text_of(json_array_get(rows, i), "site").text);
-    for (uint32_t i = 0; i < w->count; i++)
-        if (!is_listed(rows, w->sites[i].site.text))
+    for (uint32_t i = 0; i < w->count; i++) {
+        const char *site = w->sites[i].site.text;
+        if (row_of(rows, site) != NULL) continue;
+        if (all_have_spoken(w->call, rows))
             return tb_say_failure(w->call, TB_NOT_FOUND,
-                                  "--wait: there is no site \"%s\"; the gateway knows %s",
-                                  w->sites[i].site.text, names);
+                                  "--wait: there is no site \"%s\"; the gateway knows %s", site, names);
+        tb_say_note(w->call,
+                    "the gateway has not heard of the site \"%s\" yet, as not each of its peers has spoken; "
+                    "it knows %s",
+                    site, names);
+    }
     return TB_CLI_DONE;
 }
 
@@ -90,10 +112,13 @@ enum tb_cli_exit tb_publish_wait_read(const struct tb_cli_call *call, struct tb_
     TB_ASSERT(call->argument_count > 0); /* the table of commands says so */
     if (text == NULL) return TB_CLI_DONE;
     if (!parse(text, out))
-        return tb_say_usage(call->command->name, tb_cli_given(call, "json"),
-                            "--wait takes SITE, SITE:held or SITE:active, with commas between");
-    json_t *reply = ask_sites(call);
-    const json_t *rows = json_object_get(reply, "lag");
+        return tb_say_usage(
+            call->command->name, tb_cli_given(call, "json"),
+            "--wait takes SITE, SITE:held or SITE:active, with commas between, and each site once");
+    json_t *reply = ask(call, json_pack("{s:s, s:s}", "cmd", "lag", "model", call->arguments[0]));
+    const json_t *rows = json_object_get(reply, "lag"); /* its own is the first */
+    if (tb_name_set(&out->own, tb_text_of(json_array_get(rows, 0), "site").text) != TB_OK)
+        out->own = (struct tb_name){""};
     const enum tb_cli_exit code = json_array_size(rows) > 0 ? refuse_unknown(out, rows) : TB_CLI_DONE;
     json_decref(reply);
     return code;
@@ -101,35 +126,32 @@ enum tb_cli_exit tb_publish_wait_read(const struct tb_cli_call *call, struct tb_
 
 /* ---- how far they are ---- */
 
-static void take_held(struct tb_publish_wait *w, const json_t *sites)
+/* `sites` of a version has the others: what the gateway's own holds is the version's. */
+static void take_held(struct tb_publish_wait *w, const json_t *version)
 {
-    for (uint32_t i = 0; i < w->count; i++)
-        for (size_t k = 0; k < json_array_size(sites); k++) {
-            const json_t *site = json_array_get(sites, k);
-            if (strcmp(tb_text_of(site, "site").text, w->sites[i].site.text) == 0)
-                w->sites[i].held_bytes = tb_count_of(site, "held_bytes");
-        }
+    for (uint32_t i = 0; i < w->count; i++) {
+        struct tb_waited_site *site = &w->sites[i];
+        const bool own = tb_name_equal(&site->site, &w->own);
+        const json_t *row = own ? version : row_of(json_object_get(version, "sites"), site->site.text);
+        if (row != NULL) site->held_bytes = tb_count_of(row, "held_bytes");
+    }
 }
 
 /* False: the control socket does not say it. */
 static bool ask_progress(struct tb_publish_wait *w, const struct tb_publish_waited *v, uint64_t *bytes_out)
 {
-    json_t *reply = NULL;
-    char error[512], uid[TB_HEX_CHARS];
+    char uid[TB_HEX_CHARS];
     struct tb_id id;
     bool found = false;
     memcpy(id.bytes, v->uid.bytes, sizeof id.bytes);
     tb_id_format(&id, uid);
-    json_t *request = json_pack("{s:s, s:s}", "cmd", "versions", "model", v->model);
-    const enum tb_status s = tb_control_ask(tb_control_path(w->call), request, ASK_MS, &reply, error);
-    json_decref(request);
-    if (s != TB_OK) return false;
+    json_t *reply = ask(w->call, json_pack("{s:s, s:s}", "cmd", "versions", "model", v->model));
     const json_t *versions = json_object_get(reply, "versions");
     for (size_t i = 0; i < json_array_size(versions); i++) {
         const json_t *row = json_array_get(versions, i);
         if (strcmp(tb_text_of(row, "uid").text, uid) != 0) continue;
         *bytes_out = tb_count_of(row, "bytes");
-        take_held(w, json_object_get(row, "sites"));
+        take_held(w, row);
         found = true;
     }
     json_decref(reply);

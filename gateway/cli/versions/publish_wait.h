@@ -19,12 +19,14 @@ struct tb_waited_site {
 
 struct tb_publish_wait {
     const struct tb_cli_call *call;
-    uint32_t count; /* 0: nothing is waited for */
+    uint32_t count;     /* 0: nothing is waited for */
+    struct tb_name own; /* the gateway's site; empty: it was not asked */
     struct tb_waited_site sites[TB_WAITED_SITES_MAX];
 };
 
 /* Reads --wait, and asks the gateway's control socket, if that is open to us, whether there are
- * such sites: one that is none would be waited for without end. */
+ * such sites: one that is none would be waited for without end. While a peer is silent, a name that
+ * was not heard of may be that of a site behind it: a note says so. */
 enum tb_cli_exit tb_publish_wait_read(const struct tb_cli_call *call, struct tb_publish_wait *out);
 
 struct tb_publish_waited {

@@ -214,6 +214,32 @@ static void a_chain_is_a_tree(void **state)
     free_answers(&a);
 }
 
+/* Each name of a list is whole, and all of them are there. */
+static void a_long_list_is_whole(void **state)
+{
+    (void)state;
+    json_t *names = json_pack("[s]", "");
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(json_array_append_new(names, json_sprintf("policy-%d", i)), 0);
+    struct tb_answers a = {.status = json_pack("{s:[{s:s, s:o}]}", "links", "site", "west", "denied", names)};
+    struct tb_rows rows = tb_rows_of_peers(&a);
+    const json_t *row = json_array_get(rows.list, 0);
+    const char *text = json_string_value(json_object_get(row, "denied"));
+    assert_non_null(text);
+    assert_memory_equal(text, "policy-0, policy-1, ", 20);
+    assert_string_equal(text + strlen(text) - 22, ", policy-98, policy-99");
+    char *printed = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&printed, &bytes);
+    tb_table_print(to, tb_columns_of_peers, rows.list, &(struct tb_table_style){.form = TB_TABLE_TSV});
+    assert_int_equal(fclose(to), 0);
+    assert_non_null(strstr(printed, ", policy-22, ..."));
+    assert_null(strstr(printed, "policy-23"));
+    free(printed);
+    json_decref(rows.list);
+    free_answers(&a);
+}
+
 static void streams_and_peers_are_shown(void **state)
 {
     (void)state;
@@ -290,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_version_counts_its_holders),
         cmocka_unit_test(workers_and_groups_are_shown),
         cmocka_unit_test(a_chain_is_a_tree),
+        cmocka_unit_test(a_long_list_is_whole),
         cmocka_unit_test(streams_and_peers_are_shown),
         cmocka_unit_test(what_a_stranger_answers_is_borne),
     };
