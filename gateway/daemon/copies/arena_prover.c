@@ -18,7 +18,7 @@ uint32_t tb_home_threads(const struct tb_config *config)
 
 /* P6: the main loop waits for the arena's mutex, and for a chunk in hand where its region is freed.
  * A thread of low priority would be preempted with them in its hands. So this one has the priority
- * of those who wait for it, and a pause as long as the step lets others in. */
+ * of those who wait for it, and pauses for an eighth of each step, so that others get in. */
 static void rest(tb_time_ns step_ns)
 {
     const struct timespec pause = {.tv_sec = (time_t)(step_ns / TB_SECONDS(1)),
@@ -35,7 +35,7 @@ static void prove_all(struct tb_daemon *d)
         const tb_time_ns began = tb_clock_now();
         /* P6: what an earlier process left is proven here where nobody verifies it. */
         status = tb_arena_prove_step(d->arena, STEP_BYTES, !d->verifier_digests, &done);
-        if (status == TB_AGAIN) rest(tb_time_since(began, tb_clock_now()));
+        if (status == TB_AGAIN) rest(tb_time_since(began, tb_clock_now()) / 8);
         atomic_fetch_add(&d->verify_bad, done.bad);
         if (done.proven > 0) atomic_store(&p->proved, true);
         if (done.proven > 0 || done.bad > 0) uv_async_send(&d->verify_wake);
@@ -53,13 +53,19 @@ static void *prover_main(void *user)
     return NULL;
 }
 
+void tb_arena_prover_due(struct tb_daemon *d)
+{
+    struct tb_arena_prover *p = &d->prover;
+    if (p->runs && !atomic_exchange(&p->asked, true)) (void)sem_post(&p->due);
+}
+
 /* The last chunk may land behind the last tick that saw one move: one more tick asks. */
 void tb_arena_prover_ask(struct tb_daemon *d, bool moves)
 {
     struct tb_arena_prover *p = &d->prover;
     const bool due = moves || p->moved;
     p->moved = moves;
-    if (due && p->runs && !atomic_exchange(&p->asked, true)) (void)sem_post(&p->due);
+    if (due) tb_arena_prover_due(d);
 }
 
 void tb_arena_prover_start(struct tb_daemon *d)

@@ -35,6 +35,9 @@ uint32_t tb_home_threads(const struct tb_config *config);
 void tb_arena_prover_start(struct tb_daemon *d);
 /* In each tick. `moves`: chunks land. */
 void tb_arena_prover_ask(struct tb_daemon *d, bool moves);
+/* A copy is whole, or readers wait for one: a small version lands between two ticks, which then saw
+ * nothing move. */
+void tb_arena_prover_due(struct tb_daemon *d);
 void tb_arena_prover_end(struct tb_daemon *d); /* also where it was not started */
 
 #endif

@@ -293,6 +293,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
     tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = now;
+    tb_arena_prover_due(copy->d);
     tb_home_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
     copy_repaired(copy, now);

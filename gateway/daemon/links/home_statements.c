@@ -106,6 +106,7 @@ static void readers_wait(struct tb_daemon *d, const struct tb_version_key *key)
         return;
     if (tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid) != NULL) return; /* it is signed */
     tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
+    tb_arena_prover_due(d);
 }
 
 static const struct tb_said *say_withdrawn(struct tb_daemon *d, const struct tb_version_key *key)

@@ -118,8 +118,8 @@ enum tb_status __wrap_tb_signed_write(const struct tb_tls *by, const struct tb_s
     return TB_SITE_NOMEM;
 }
 
-/* P1 P6: the version is whole, and not proven. So no reader at home hears of it. A home that cannot
- * sign lets its readers read it all the same. */
+/* P1 P6: no reader at home hears of a version that is not proven. It is proven although no tick saw
+ * it move. A home that cannot sign lets its readers read it all the same. */
 static void readers_wait_for(bool whole_before_its_row)
 {
     struct sealed s;
@@ -127,17 +127,18 @@ static void readers_wait_for(bool whole_before_its_row)
     struct tb_daemon *d = s.home.d;
     assert_null(d->tls);
     CHECK_OK(tb_tls_new_ephemeral(&d->tls));
+    tb_arena_prover_ask(d, false); /* the first tick, which asks always */
+    assert_false(d->prover.moved);
     for (int i = 0; i < 2; i++) {
         if (whole_before_its_row == (i == 0)) {
             sealed_land(&s, 0, s.made.list[0]->chunk_count);
             (void)tb_copies_tick(d);
         }
         tb_daemon_turn(d);
-        assert_true(d->prover.runs && sealed_view(&s).awaits);
+        assert_true(d->prover.runs && (sealed_view(&s).awaits || tb_arena_region_proven(s.copy->region)));
     }
-    assert_true(tb_copy_is_whole(s.copy) && sealed_view(&s).awaits);
+    assert_true(tb_copy_is_whole(s.copy));
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
-    tb_arena_prover_ask(d, true);
     while (sealed_view(&s).awaits && tb_clock_now() < until)
         (void)uv_run(&d->loop, UV_RUN_ONCE);
     assert_false(sealed_view(&s).awaits);
