@@ -351,40 +351,6 @@ static void warnings_are_another_list(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* A home alone wakes the models of its patterns. */
-static void a_pattern_that_relays_alone_bring_is_warned_of(void **state)
-{
-    (void)state;
-    static struct complaints c;
-    static const struct {
-        const char *model, *home, *says;
-    } rows[] = {
-        {"lora-*", "north", "subscribe: model \"lora-*\": a model of a pattern is followed from its home"},
-        {"lora-*", "east", NULL},
-        {"lora-7", "north", NULL},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char path[64] = "/tmp/tombolo-config-XXXXXX";
-        struct tb_config *config = NULL;
-        const int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        (void)dprintf(fd,
-                      LEAST TLS "peers: {east: {address: \"gw.east:7400\"}, north: {address: "
-                                "\"gw.north:7400\"}}\nmodels: {\"%s\": {home: %s}}\nsubscribe:\n"
-                                "  - {model: \"%s\", from: [east]}\n",
-                      rows[i].model, rows[i].home, rows[i].model);
-        close(fd);
-        memset(&c, 0, sizeof c);
-        const enum tb_status status = tb_config_load_warned(path, collect, collect, &c, &config);
-        assert_true(status == TB_OK || config == NULL); /* the certificates are not there */
-        tb_config_free(config);
-        assert_int_equal(unlink(path), 0);
-        const bool warned = strstr(c.text, "followed from its home") != NULL;
-        assert_int_equal(warned, rows[i].says != NULL);
-        if (warned) assert_non_null(strstr(c.text, rows[i].says));
-    }
-}
-
 static void every_refusal_has_its_place(void **state)
 {
     (void)state;
@@ -620,7 +586,6 @@ int main(void)
         cmocka_unit_test(a_lane_is_known_by_its_site_and_number),
         cmocka_unit_test(every_refusal_has_its_place),
         cmocka_unit_test(warnings_are_another_list),
-        cmocka_unit_test(a_pattern_that_relays_alone_bring_is_warned_of),
         cmocka_unit_test(all_complaints_are_told),
         cmocka_unit_test(identities_are_checked),
         cmocka_unit_test(too_many_are_refused),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gateway/config/config_difference.h"
 #include "tests/unit/check.h"
@@ -213,6 +214,42 @@ static void what_is_written_says_the_same(void **state)
         tb_config_free(all[i]);
 }
 
+static void ignore(void *user, const char *line)
+{
+    (void)user, (void)line;
+}
+
+/* Errors are passed over: the certificates are not there. */
+static bool warns(const char *model, const char *home, const char *words)
+{
+    char path[64] = "/tmp/tombolo-config-XXXXXX";
+    struct tb_config *config = NULL;
+    struct said s = {.count = 0};
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_true(dprintf(fd,
+                        LEAST "tls: {ca: a, cert: b, key: c}\npeers: {east: {address: \"gw.east:7400\"}, "
+                              "north: {address: \"gw.north:7400\"}}\nmodels: {\"%s\": {home: %s}}\n"
+                              "subscribe: [{model: \"%s\", from: [east]}]\n",
+                        model, home, model) > 0);
+    assert_int_equal(close(fd), 0);
+    const enum tb_status status = tb_config_load_warned(path, ignore, complain, &s, &config);
+    assert_int_equal(unlink(path), 0);
+    assert_true(status == TB_OK || config == NULL);
+    tb_config_free(config);
+    return s.count > 0 && strstr(s.first, words) != NULL;
+}
+
+/* A home alone wakes the models of its patterns. */
+static void a_pattern_that_relays_alone_bring_is_warned_of(void **state)
+{
+    (void)state;
+    const char *words = "subscribe: model \"lora-*\": a model of a pattern is followed from its home";
+    assert_true(warns("lora-*", "north", words));
+    assert_false(warns("lora-*", "east", "followed"));
+    assert_false(warns("lora-7", "north", "followed"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +257,7 @@ int main(void)
         cmocka_unit_test(the_first_match_of_the_file_counts),
         cmocka_unit_test(a_row_that_never_counts_is_refused),
         cmocka_unit_test(a_subscription_may_be_a_pattern),
+        cmocka_unit_test(a_pattern_that_relays_alone_bring_is_warned_of),
         cmocka_unit_test(a_reload_keeps_the_order_of_the_file),
         cmocka_unit_test(what_is_written_says_the_same),
     };
