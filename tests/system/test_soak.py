@@ -40,12 +40,12 @@ SETTLED = 20  # of a model, versions after which as many are remembered and stor
 MEASURED = 200  # versions: over fewer a leak would not stand out
 LEAK = 4     # versions for each row that a table may have more than before: a leak has a row, or several, for each
 # Each new run, and each withdrawal, has a row in a table and in the store, until there are 1,024.
-ROW_EACH = {"runs": "runs", "run": "runs", "run_owner": "runs", "operator": "withdrawals", "withdrawals": "withdrawals", "withdrawn": "withdrawals"}
+ROW_EACH = {"runs": "runs", "run": "runs", "run_owner": "runs", "operator": "withdrawals", "withdrawals": "withdrawals", "withdrawals_in_all": "withdrawals", "withdrawn": "withdrawals"}
 HELD_AFAR = ("versions", "references")  # the third site's too, for a lease time after each of its lives: their peak is left to chance
 REFERENCES = 4  # of a model's kept versions, by ranks, workers and west. That north has a version ends with the version's row
 # They fill up to their bound, and the oldest goes; sums of the audit record go with their minute,
 # and what came of frames that are under way goes with them.
-CACHES = ("encoded_bytes", "idle_layout_bytes", "audit_sums", "audit_rows", "partial_frame_bytes", "statements")
+CACHES = ("encoded_bytes", "idle_layout_bytes", "audit_sums", "audit_rows", "partial_frame_bytes", "statements", "statements_in_all")
 RECORD = 1 << 20  # audit.bytes: of 700 versions its share is full
 SILENCE_S = 3
 LEASE_S = 3.2  # of session.lease_ms here, and a tick: a site that is up so long has said what it still has
