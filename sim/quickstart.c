@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "gateway/cli/versions/bundle.h"
 #include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/output.h"
+#include "gateway/cli/versions/bundle.h"
 
 #define RANKS         2u
 #define WORKERS       4u

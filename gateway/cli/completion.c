@@ -154,7 +154,7 @@ static void offer_argument(const struct line *l, const struct tb_cli_command *c,
 /* The option whose value the next word is; NULL: the word needs none. */
 static const struct tb_cli_option *option_that_waits(const struct tb_cli_option *options, const char *word)
 {
-    if (strncmp(word, "-o", 3) == 0) word = "--output";
+    if (strcmp(word, "-o") == 0) word = "--output";
     if (strncmp(word, "--", 2) != 0) return NULL;
     for (const struct tb_cli_option *o = options; o->name != NULL; o++)
         if (strcmp(o->name, word + 2) == 0) return o->kind == TB_CLI_FLAG ? NULL : o;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/operator/config_changes.h"
 #include "gateway/cli/config_commands.h"
 #include "gateway/cli/config_model.h"
+#include "gateway/cli/operator/config_changes.h"
 #include "gateway/cli/operator/control_fields.h"
 #include "gateway/cli/options.h"
 #include "gateway/config/config.h"

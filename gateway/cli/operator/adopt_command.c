@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "gateway/cli/gateway_session.h"
 #include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/operator/control_fields.h"
-#include "gateway/cli/gateway_session.h"
 #include "gateway/cli/operator/operator_commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/disk/given_files.h"

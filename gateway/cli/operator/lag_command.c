@@ -8,8 +8,8 @@
 #include "gateway/cli/operator/lag_verdict.h"
 #include "gateway/cli/operator/noun_rows.h"
 #include "gateway/cli/operator/operator_commands.h"
-#include "gateway/cli/options.h"
 #include "gateway/cli/operator/show_table.h"
+#include "gateway/cli/options.h"
 
 #define WARN_S 30 /* of --check */
 #define CRIT_S 120

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gateway/cli/versions/bundle.h"
 #include "gateway/cli/cli.h"
+#include "gateway/cli/versions/bundle.h"
 #include "tombolo/tombolo.h"
 
 struct tb_publish_run {

@@ -26,10 +26,17 @@ static uint64_t place_of(const struct tb_daemon *d, uint64_t id)
     return id <= life ? 0 : id - life;
 }
 
+/* For clients: ids go on behind those of the life before. */
+static json_int_t id_at(const struct tb_daemon *d, uint64_t place)
+{
+    const uint64_t id = life_of(d) + place;
+    return (json_int_t)id;
+}
+
 static json_t *event_json(const struct tb_daemon *d, const struct tb_event *e)
 {
     json_t *text = json_string(e->text); /* NULL for what is not UTF-8 */
-    return json_pack("{s:I, s:I, s:s, s:s, s:o}", "id", (json_int_t)(life_of(d) + e->id % A_LIFE), "time_ms",
+    return json_pack("{s:I, s:I, s:s, s:s, s:o}", "id", id_at(d, e->id % A_LIFE), "time_ms",
                      (json_int_t)e->wall_ms, "level", tb_log_level_name(e->level), "event", e->name, "text",
                      text != NULL ? text : json_string("?"));
 }
@@ -63,7 +70,7 @@ enum tb_status tb_events_command(void *user, const json_t *request, json_t *repl
         all = json_array_append_new(list, event_json(d, &page[i])) == 0;
     const uint64_t first = tb_events_first();
     all &= json_object_set_new(reply, "events", list) == 0;
-    all &= json_object_set_new(reply, "first", json_integer((json_int_t)(life_of(d) + first))) == 0;
-    all &= json_object_set_new(reply, "last", json_integer((json_int_t)(life_of(d) + last))) == 0;
+    all &= json_object_set_new(reply, "first", json_integer(id_at(d, first))) == 0;
+    all &= json_object_set_new(reply, "last", json_integer(id_at(d, last))) == 0;
     return all ? TB_OK : TB_SITE_NOMEM;
 }

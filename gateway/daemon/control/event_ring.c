@@ -43,7 +43,10 @@ static void text_of(const char *fields, struct tb_log_line *l)
     json_t *parsed = json_loads(object, 0, NULL);
     if (parsed == NULL)
         (void)snprintf(l->text, sizeof l->text, " %.*s", (int)TB_EVENT_TEXT_BYTES, fields + 1);
-    json_object_foreach(parsed, key, value) field_as_text(l, key, value);
+    json_object_foreach(parsed, key, value)
+    {
+        field_as_text(l, key, value);
+    }
     if (parsed != NULL) l->text[l->used] = '\0';
     json_decref(parsed);
 }
