@@ -251,7 +251,7 @@ static void lines_of_no_party_have_a_limit(void **state)
     (void)close(log);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plain_lines, log_up, log_down),
@@ -264,5 +264,6 @@ int main(void)
         cmocka_unit_test(lines_of_threads_are_all_caught),
         cmocka_unit_test(lines_of_no_party_have_a_limit),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void each_state_leads_to_the_end(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_pair_has_its_row_or_is_refused),
@@ -113,5 +113,6 @@ int main(void)
         cmocka_unit_test(what_is_announced_is_sealed),
         cmocka_unit_test(each_state_leads_to_the_end),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -565,7 +565,7 @@ static void a_frame_that_drips_ends_its_connection(void **state)
     end(&s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_table_says_how_it_is_kept),
@@ -576,5 +576,6 @@ int main(void)
         cmocka_unit_test(one_publisher_has_its_share_of_partial_frames),
         cmocka_unit_test(a_frame_that_drips_ends_its_connection),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("daemon.shares", tests, NULL, NULL);
 }
