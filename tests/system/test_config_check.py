@@ -325,10 +325,12 @@ def opened_to_others(*paths):
 
 @scenario
 def root_checks_as_the_gateways_user(lab):
-    """P10: a gateway of the package runs as its own user. What it made is no fault for root, who asks; and
-    what that user may not read is one, also where root may."""
+    """P10: a gateway of the package runs as its own user. What it made is no fault for root; and a file that
+    this user may not read is one, even if root may read it."""
     if os.getuid() != 0:
         raise Skipped("only root may become another user")
+    # LeakSanitizer traces its process at exit, and Linux lets no process trace one that changed its user.
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     east, _, _ = lab.east_west(through_link=False, arena_mib=16)
     uid, pki = 65534, lab.pki_dir("east")
     for folder in (lab.dir, lab.arena_dir, pki.parent, pki, lab.pki_dir("west")):
