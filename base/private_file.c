@@ -67,7 +67,7 @@ bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
     return (st.st_mode & 022) == 0 || refuse_mode(&st, "go-w", why_out);
 }
 
-bool tb_folder_takes_file(const char *path)
+bool tb_private_can_make(const char *path)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');

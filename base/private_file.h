@@ -19,7 +19,7 @@ bool tb_credential_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* Whether a file of that name could be made: its folder is there, and this process may write in it.
  * False: errno. */
-bool tb_folder_takes_file(const char *path);
+bool tb_private_can_make(const char *path);
 /* A regular file of this process's user or of root, which not everybody writes. */
 bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 

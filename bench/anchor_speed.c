@@ -60,7 +60,7 @@ static void version_make(struct bench *b, uint64_t bytes)
     b->version = (struct tb_version_key){.run_order = 1, .number = 1, .shard_count = 1};
     b->version.uid.bytes[0] = b->version.run.bytes[0] = 1;
     must(tb_name_set(&b->version.model, "policy") == TB_OK, "name");
-    b->version.root = tb_version_root(&b->version, &b->manifest.root);
+    b->version.root = tb_version_key_root(&b->version, &b->manifest.root);
     b->list[0] = &b->manifest;
     b->weights = measured_memory(bytes, 0x5a);
     b->chunk = measured_memory(CHUNK_ROOM, 0);

@@ -257,7 +257,7 @@ static json_t *ask_west(const struct quickstart *q, json_t *request)
 {
     char error[512];
     json_t *reply = NULL;
-    const enum tb_status s = tb_control_ask(q->west_control, request, 5000, &reply, error);
+    const enum tb_status s = tb_control_client_ask(q->west_control, request, 5000, &reply, error);
     json_decref(request);
     return s == TB_OK ? reply : NULL;
 }

@@ -12,7 +12,7 @@ bool tb_blob_name_valid(const char *name);
  * TB_FILE_DEPTH_MAX folders deep, and nothing that is subscribe's own: the markers STABLE and
  * WITHDRAWN or what is in a folder of that name, parts that begin with ".tombolo". */
 #define TB_FILE_DEPTH_MAX 8
-bool tb_file_name_valid(const char *name);
+bool tb_blob_file_name_valid(const char *name);
 /* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and
  * .tombolo/file/DIGEST/FILE. */
 bool tb_blob_name_writable(const char *name);

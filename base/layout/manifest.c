@@ -46,7 +46,7 @@ static bool begins_with_marker(const char *name)
            (bytes == 9 && memcmp(name, "WITHDRAWN", 9) == 0);
 }
 
-bool tb_file_name_valid(const char *name)
+bool tb_blob_file_name_valid(const char *name)
 {
     static const char ours[] = ".tombolo";
     uint32_t folders = 0;
@@ -65,12 +65,13 @@ bool tb_blob_name_writable(const char *name)
 {
     static const char header[] = ".tombolo/header/", file[] = ".tombolo/file/";
     if (!tb_blob_name_valid(name)) return false;
-    if (strncmp(name, header, sizeof header - 1) == 0) return tb_file_name_valid(name + sizeof header - 1);
-    if (strncmp(name, file, sizeof file - 1) != 0) return tb_file_name_valid(name);
+    if (strncmp(name, header, sizeof header - 1) == 0)
+        return tb_blob_file_name_valid(name + sizeof header - 1);
+    if (strncmp(name, file, sizeof file - 1) != 0) return tb_blob_file_name_valid(name);
     const char *hex = name + sizeof file - 1;
     const size_t digits = strspn(hex, "0123456789abcdef");
     return digits == (size_t)2 * TB_DIGEST_BYTES && hex[digits] == '/' &&
-           tb_file_name_valid(hex + digits + 1);
+           tb_blob_file_name_valid(hex + digits + 1);
 }
 
 /* The end, then '/', then all else. */

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/layout/layout.h"
 
-struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots)
+struct tb_digest tb_version_key_root(const struct tb_version_key *key, const struct tb_digest *shard_roots)
 {
     TB_ASSERT(key->shard_count > 0 && key->shard_count <= TB_SHARDS_MAX);
     struct tb_digest_state s;

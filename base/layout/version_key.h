@@ -20,7 +20,7 @@ struct tb_version_key {
     struct tb_digest root; /* zero until ready */
 };
 
-struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots);
+struct tb_digest tb_version_key_root(const struct tb_version_key *key, const struct tb_digest *shard_roots);
 void tb_version_key_encode(const struct tb_version_key *key, struct tb_writer *w);
 /* TB_PEER_GARBLED for a bad name, zero uid, shard_count 0 or over TB_SHARDS_MAX. */
 TB_MUST_USE enum tb_status tb_version_key_decode(struct tb_reader *r, struct tb_version_key *key_out);

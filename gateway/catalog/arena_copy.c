@@ -143,11 +143,11 @@ enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const st
     if (v == NULL) return TB_NOT_FOUND;
     if (!tb_version_leaves(v)) return TB_BAD_STATE;
     tb_version_forget_shards(v);
-    tb_row_unmark(&c->versions, i, TB_CATALOG_EVICT);
+    tb_table_unmark(&c->versions, i, TB_CATALOG_EVICT);
     if (tb_version_lives(v)) {
         tb_version_moves(v, TB_VERSION_IS_EVICTED);
         v->why = "evicted";
-        tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
+        tb_table_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
         tb_groups_version_ended(c, i, TB_SUPERSEDED);
     }
     tb_catalog_touch_version(c, i);

@@ -329,7 +329,8 @@ static void check_waits(const struct tb_catalog *c)
     {
         const struct wait *wait = wait_at(c, w);
         TB_ASSERT(wait->session == NONE || counts(&c->sessions, wait->session));
-        TB_ASSERT(wait->q.kind >= TB_CATALOG_WAIT_SITE_HOLDS || tb_model_find(c, &wait->q.model) != NONE);
+        TB_ASSERT(wait->q.kind >= TB_CATALOG_WAIT_SITE_HOLDS ||
+                  tb_catalog_model_find(c, &wait->q.model) != NONE);
     }
 }
 

@@ -19,7 +19,7 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
     tb_version_crossing_moves(v, TB_VERSION_CROSSING_BEGINS);
     v->moved_at = c->now;
     tb_version_copy_moves(v, TB_VERSION_COPY_RESERVED);
-    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+    tb_table_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }
@@ -38,7 +38,7 @@ static enum tb_status refuse_until(struct tb_catalog *c, const struct tb_id *uid
     struct version *v = version_at(c, i);
     tb_version_crossing_moves(v, TB_VERSION_CROSSING_STOPS);
     v->refused_until = until;
-    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+    tb_table_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

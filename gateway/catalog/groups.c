@@ -95,7 +95,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     tb_catalog_enter(c, now);
     const uint32_t session = tb_catalog_session_find(c, &q->session);
     if (session == NONE) return TB_PEER_LEASE;
-    const uint32_t model = tb_model_find(c, &q->model);
+    const uint32_t model = tb_catalog_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!member_valid(q)) return TB_BAD_ARGUMENT;
     const uint32_t before = tb_member_find(c, session, q->subscription);
@@ -131,7 +131,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
 const char *tb_catalog_group_owner(const struct tb_catalog *c, const struct tb_name *model,
                                    const struct tb_name *group)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     const uint32_t g = m == NONE ? NONE : group_find(c, m, group);
     return g == NONE ? NULL : group_at(c, g)->owner;
 }

@@ -21,7 +21,7 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
     if (tb_id_is_zero(&info->id) || !tb_name_valid(info->name.text) || !tb_name_valid(info->host.text))
         return TB_BAD_ARGUMENT;
     if (tb_catalog_session_find(c, &info->id) != NONE) return TB_CONFLICT;
-    return tb_worker_session_row_new(c, info) == NONE ? tb_catalog_refuse_full(c, &c->sessions) : TB_OK;
+    return tb_catalog_session_row_new(c, info) == NONE ? tb_catalog_refuse_full(c, &c->sessions) : TB_OK;
 }
 
 static void set_silent(struct tb_catalog *c, struct session *s, bool silent)
@@ -57,7 +57,7 @@ enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, c
         if (!row->live || reference_at(c, r)->owner != i || reference_at(c, r)->kind == TB_REFERENCE_SITE)
             continue;
         for (uint32_t kind = 1; kind < 32; kind++)
-            if (row->held & (1u << kind)) tb_row_mark(&c->references, r, (enum tb_catalog_todo_kind)kind);
+            if (row->held & (1u << kind)) tb_table_mark(&c->references, r, (enum tb_catalog_todo_kind)kind);
         row->held = 0;
         if (!row->dead) tb_plan_retell(c, r);
     }

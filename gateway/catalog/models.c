@@ -29,7 +29,7 @@ enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalo
 {
     tb_catalog_enter(c, c->now);
     if (!model_valid(given)) return TB_BAD_ARGUMENT;
-    uint32_t i = tb_model_find(c, &given->name);
+    uint32_t i = tb_catalog_model_find(c, &given->name);
     if (i != NONE) {
         const struct tb_catalog_model *old = &model_at(c, i)->config;
         if (!tb_catalog_same_name(&old->home, &given->home) || old->is_home != given->is_home)
@@ -65,7 +65,7 @@ static bool has_unsaved_runs(const struct tb_catalog *c, uint32_t model)
 
 bool tb_catalog_model_idle(const struct tb_catalog *c, const struct tb_name *name)
 {
-    const uint32_t i = tb_model_find(c, name);
+    const uint32_t i = tb_catalog_model_find(c, name);
     if (i == NONE) return false;
     const struct model *m = model_at(c, i);
     if (m->row.todos != 0 || m->unsaved != 0 || m->pin != NONE) return false;
@@ -75,7 +75,7 @@ bool tb_catalog_model_idle(const struct tb_catalog *c, const struct tb_name *nam
 enum tb_status tb_catalog_model_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
     tb_catalog_enter(c, now);
-    const uint32_t i = tb_model_find(c, name);
+    const uint32_t i = tb_catalog_model_find(c, name);
     if (i == NONE) return TB_NOT_FOUND;
     if (!tb_catalog_model_idle(c, name)) return TB_BAD_STATE;
     tb_versions_forget_past(c, i);
@@ -136,11 +136,12 @@ static bool key_begun_anew(struct tb_catalog *c, uint32_t model, const struct tb
 enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *given)
 {
     tb_catalog_enter(c, c->now);
-    const uint32_t model = tb_model_find(c, &given->model);
+    const uint32_t model = tb_catalog_model_find(c, &given->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (given->order == 0 || tb_id_is_zero(&given->id) || memchr(given->key, 0, sizeof given->key) == NULL)
         return TB_BAD_ARGUMENT;
-    if (tb_run_find(c, model, &given->id) != NONE || !key_begun_anew(c, model, given)) return TB_CONFLICT;
+    if (tb_catalog_run_find(c, model, &given->id) != NONE || !key_begun_anew(c, model, given))
+        return TB_CONFLICT;
     const uint32_t i = run_row(c);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
     struct run *run = run_at(c, i);
@@ -159,7 +160,7 @@ static void fence(struct tb_catalog *c, uint32_t i)
     struct run *run = run_at(c, i);
     TB_ASSERT(!run->info.fenced);
     run->info.fenced = true;
-    tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+    tb_table_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
     EACH(c->versions, v)
     {
         const struct version *version = version_at(c, v);
@@ -192,7 +193,7 @@ static bool may_fence(const struct tb_catalog *c, uint32_t old, const struct tb_
 bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
                           struct tb_catalog_known_run *known_out)
 {
-    const uint32_t model = tb_model_find(c, name);
+    const uint32_t model = tb_catalog_model_find(c, name);
     if (model == NONE) return false;
     const struct model *m = model_at(c, model);
     *known_out = m->known;
@@ -226,7 +227,7 @@ static bool goes_on(struct tb_catalog *c, uint32_t i, const struct tb_catalog_kn
     if (told->number == 0 || !newer) return true;
     run->has_last = true;
     run->last_number = told->number;
-    tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+    tb_table_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
     return true;
 }
 
@@ -249,14 +250,14 @@ enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
                                    const struct tb_catalog_known_run *told, bool doubted)
 {
     tb_catalog_enter(c, now);
-    const uint32_t model = tb_model_find(c, &told->model);
+    const uint32_t model = tb_catalog_model_find(c, &told->model);
     if (model == NONE) return TB_NOT_FOUND;
     struct model *m = model_at(c, model);
     if (told->order == 0) return TB_DONE_BEFORE;
     if (!believable(m, told)) return TB_TOO_LARGE;
     if (!m->config.is_home && m->known.order != 0) return TB_DONE_BEFORE;
     const bool shut = m->config.is_home && doubted && shut_out(c, model, told);
-    const bool newer = tb_run_seen_after(&m->known, told->order, told->number);
+    const bool newer = tb_catalog_run_seen_after(&m->known, told->order, told->number);
     if (told->order > m->run_order) m->run_order = told->order;
     if (newer) m->known = *told;
     return tb_catalog_settle(c, shut || newer ? TB_OK : TB_DONE_BEFORE);
@@ -290,7 +291,7 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
 bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *model,
                            struct tb_catalog_run *run_out)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     const uint32_t i = m == NONE ? NONE : newest_run(c, m);
     if (i == NONE) return false;
     *run_out = run_at(c, i)->info;
@@ -314,7 +315,7 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
 {
     tb_catalog_enter(c, now);
     if (tb_catalog_session_find(c, &q->session) == NONE) return TB_PEER_LEASE;
-    const uint32_t model = tb_model_find(c, &q->model);
+    const uint32_t model = tb_catalog_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!model_at(c, model)->config.is_home) return TB_NOT_HOME;
     const size_t length = strnlen(q->key, TB_CATALOG_TEXT_MAX);
@@ -327,13 +328,13 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
     if (!joined && !was_newest(model_at(c, model), q->was_order)) return TB_FENCED;
     if (!joined && q->joins && model_at(c, model)->run_order > 0) return TB_BAD_STATE;
     if (!joined) {
-        if (tb_run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;
+        if (tb_catalog_run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;
         const uint32_t old = newest_run(c, model); /* the new row would be found as well */
         i = run_row(c);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
         fill_run(c, i, model, q);
         note_shut_out(c, i, old);
-        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+        tb_table_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
         fence_others(c, i);
     }
     *run_out = run_at(c, i)->info;

@@ -218,7 +218,7 @@ static void withdrawn_everywhere(struct tb_catalog *c, uint32_t version)
     v->who[0] = 0;
     v->why = "said_by_home";
     v->ending = true; /* other sites may hold it: their references end now */
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_catalog_touch_version(c, version);
 }
 
@@ -245,7 +245,7 @@ static void began_anew(struct tb_catalog *c, uint32_t version)
     struct version *v = version_at(c, version);
     tb_version_moves(v, v->was_ready ? TB_VERSION_IS_OFFERED : TB_VERSION_IS_OFFERED_OPEN);
     v->why = "offered_again";
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
 }
 
 static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t reference,
@@ -322,7 +322,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     tb_catalog_enter(c, now);
     if (state < TB_VERSION_OPEN || state >= TB_CATALOG_STATE_END || tb_id_is_zero(&key->uid))
         return TB_BAD_ARGUMENT;
-    const uint32_t model = tb_model_find(c, &key->model);
+    const uint32_t model = tb_catalog_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (key->shard_count == 0 || key->shard_count > c->limits.shards) return TB_TOO_LARGE;
     uint32_t i = tb_version_find(c, &key->uid);
@@ -341,7 +341,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
         if (i == NONE) /* an end of what was never here needs no row */
             return tb_catalog_settle(c, is_end(state) ? TB_OK : tb_catalog_refuse_full(c, &c->versions));
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
-        tb_run_seen(c, model, key);
+        tb_catalog_run_seen(c, model, key);
         tb_groups_learn(c, i);
     }
     return tb_catalog_settle(c, hear(c, i, site, key, state));

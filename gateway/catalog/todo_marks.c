@@ -182,13 +182,14 @@ static bool wait_rests(const struct tb_catalog *c, uint32_t i)
     const struct wait *w = wait_at(c, i);
     if (w->status == TB_TIMEOUT || w->status == TB_AGAIN) return false; /* rests on the clock */
     const uint32_t version = tb_version_find(c, &w->q.uid);
-    const uint32_t model = version != NONE ? version_at(c, version)->model : tb_model_find(c, &w->q.model);
+    const uint32_t model =
+        version != NONE ? version_at(c, version)->model : tb_catalog_model_find(c, &w->q.model);
     return model != NONE && model_at(c, model)->unsaved != 0;
 }
 
 static void unsaved_count(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid, int by)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     if (m == NONE) return;
     TB_ASSERT(by > 0 || model_at(c, m)->unsaved != 0);
     c->unsaved += (uint32_t)by;
@@ -251,7 +252,7 @@ static bool take(struct tb_catalog *c, const struct step *step, struct table *ta
     const bool filled = step->fill(c, i, t);
     struct row *row = tb_table_row(table, i);
     const uint32_t held = row->held;
-    tb_row_unmark(table, i, step->kind); /* leaves the dirty list when it was the last */
+    tb_table_unmark(table, i, step->kind); /* leaves the dirty list when it was the last */
     row->held = held;
     if (row->dead && row->todos == 0 && row->held == 0) tb_table_free(table, i);
     return filled;

@@ -27,7 +27,7 @@ bool tb_catalog_unpublishing(const struct tb_catalog *c, const struct tb_id *ses
         if (!tb_id_equal(&ref->session_id, session) || !tb_id_equal(&ref->uid, uid)) continue;
         if (tb_reference_hidden(ref) && !ref->row.dead && (all || ref->shard == shard)) return true;
         const bool named = ref->unpublish_shard == shard || ref->unpublish_shard == TB_CATALOG_ALL_SHARDS;
-        if ((all || named) && tb_row_marked(&ref->row, TB_CATALOG_UNPUBLISHED)) return true;
+        if ((all || named) && tb_table_marked(&ref->row, TB_CATALOG_UNPUBLISHED)) return true;
     }
     return false;
 }

@@ -38,7 +38,7 @@ static enum tb_status restore_ready(struct tb_catalog *c, uint32_t version, cons
     v->key.root = key->root;
     tb_version_moves(v, TB_VERSION_BECOMES_READY);
     v->was_ready = true;
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_catalog_touch_version(c, version);
     return tb_catalog_settle(c, TB_OK);
 }
@@ -58,7 +58,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
                                           enum tb_catalog_state state, uint64_t bytes, bool pinned)
 {
     tb_catalog_enter(c, c->now);
-    const uint32_t model = tb_model_find(c, &key->model);
+    const uint32_t model = tb_catalog_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!restorable(c, key, state)) return TB_BAD_ARGUMENT;
     const uint32_t known = tb_version_find(c, &key->uid);
@@ -70,7 +70,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     /* An arena may remember a run that the store has lost: the next run is newer all the same, and
      * those before it are shut out. */
     if (key->run_order > model_at(c, model)->run_order) model_at(c, model)->run_order = key->run_order;
-    tb_run_seen(c, model, key);
+    tb_catalog_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
     /* A holder that keeps it has to say so again. */
     v->life = tb_version_life_restored(state);
@@ -82,7 +82,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     v->why = "restored";
     tb_catalog_touch_version(c, i);
     (void)tb_catalog_settle(c, TB_OK);
-    tb_row_unmark(&c->models, model, TB_CATALOG_PERSIST_POINTER); /* the store knows its head */
+    tb_table_unmark(&c->models, model, TB_CATALOG_PERSIST_POINTER); /* the store knows its head */
     return TB_OK;
 }
 
@@ -173,7 +173,7 @@ static enum tb_status begin_version(struct tb_catalog *c, uint32_t model, uint32
         tb_table_free(&c->versions, i);
         return noted;
     }
-    tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
+    tb_table_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
     *key_out = key;
     return TB_OK;
 }
@@ -185,13 +185,13 @@ enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
     tb_catalog_enter(c, now);
     const uint32_t session = tb_catalog_session_find(c, &q->session);
     if (session == NONE) return TB_PEER_LEASE;
-    const uint32_t model = tb_model_find(c, &q->model);
+    const uint32_t model = tb_catalog_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!model_at(c, model)->config.is_home) return TB_NOT_HOME;
     if (q->shard_count == 0 || tb_id_is_zero(&q->fresh_uid)) return TB_BAD_ARGUMENT;
     if (q->number > INT64_MAX) return TB_BAD_ARGUMENT; /* JSON and SQLite have no larger one */
     if (q->shard_count > c->limits.shards) return TB_TOO_LARGE;
-    const uint32_t run = tb_run_find(c, model, &q->run);
+    const uint32_t run = tb_catalog_run_find(c, model, &q->run);
     if (run == NONE) return TB_NOT_FOUND;
     if (run_at(c, run)->info.fenced) return TB_FENCED;
     const uint32_t known = version_by_number(c, model, &q->run, q->number);
@@ -232,7 +232,7 @@ static bool contradicts_root(const struct version *v, uint32_t shard, const stru
     struct tb_digest roots[TB_SHARDS_MAX];
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         roots[s] = s == shard ? *root : v->shards[s].info.root;
-    const struct tb_digest all = tb_version_root(&v->key, roots);
+    const struct tb_digest all = tb_version_key_root(&v->key, roots);
     return !tb_digest_equal(&all, &v->key.root);
 }
 
@@ -296,7 +296,7 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     ref->in_place = s->in_place;
     if (v->life == TB_LIFE_KEPT) {
         ref->tell = TB_OK;
-        tb_row_mark(&c->references, r, TB_CATALOG_TELL);
+        tb_table_mark(&c->references, r, TB_CATALOG_TELL);
     }
     tb_catalog_touch_version(c, version);
     return TB_OK;
@@ -456,7 +456,7 @@ enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct
     if (may != TB_OK) return may;
     set_pin(c, i, pinned);
     (void)tb_catalog_copy_text(v->pinned_by, who); /* cut where it is too long: it is for people */
-    tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
+    tb_table_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
     tb_catalog_touch_version(c, i);
     tb_groups_touch(c, v->model);
     return tb_catalog_settle(c, TB_OK);
@@ -472,7 +472,7 @@ bool tb_catalog_restore_pinned_by(struct tb_catalog *c, const struct tb_id *uid,
 
 bool tb_catalog_pinned(const struct tb_catalog *c, const struct tb_name *model, struct tb_id *uid_out)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     if (m == NONE || model_at(c, m)->pin == NONE) return false;
     *uid_out = version_at(c, model_at(c, m)->pin)->key.uid;
     return true;

@@ -21,7 +21,7 @@ static uint32_t next_row(const struct table *t, uint32_t *cursor)
 enum tb_status tb_catalog_find(const struct tb_catalog *c, const struct tb_name *model, uint64_t run_order,
                                uint64_t number, struct tb_id *uid_out)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     uint32_t best = NONE;
     EACH(c->versions, i)
     {
@@ -316,7 +316,7 @@ static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t mo
 enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now, const struct tb_name *model,
                               struct tb_catalog_lag *lag_out)
 {
-    const uint32_t m = tb_model_find(c, model);
+    const uint32_t m = tb_catalog_model_find(c, model);
     if (m == NONE) return TB_NOT_FOUND;
     *lag_out = (struct tb_catalog_lag){.known = false};
     const struct which *head = &model_at(c, m)->head;

@@ -21,7 +21,7 @@ enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now, const struc
     const uint32_t session = tb_id_is_zero(&q->session) ? NONE : tb_catalog_session_find(c, &q->session);
     if (session == NONE && !tb_id_is_zero(&q->session)) return TB_PEER_LEASE;
     const bool of_site = q->kind >= TB_CATALOG_WAIT_SITE_HOLDS;
-    if (!of_site && tb_model_find(c, &q->model) == NONE) return TB_NOT_FOUND;
+    if (!of_site && tb_catalog_model_find(c, &q->model) == NONE) return TB_NOT_FOUND;
     if (of_site && tb_version_find(c, &q->uid) == NONE) return TB_NOT_FOUND;
     if (tb_wait_find(c, q->handle) != NONE) return TB_CONFLICT;
     const uint32_t i = session == NONE ? tb_table_new(&c->waits) : tb_table_new_for(c, &c->waits, session);

@@ -49,8 +49,8 @@ static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bo
     if (!whole || ref->whole) return;
     ref->whole = true;
     tb_plan_forget(c, r); /* it reads no more: its source has a hand free */
-    tb_row_unmark(&c->references, r, TB_CATALOG_PLAN);
-    tb_row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
+    tb_table_unmark(&c->references, r, TB_CATALOG_PLAN);
+    tb_table_unmark(&c->references, r, TB_CATALOG_PLAN_END);
     /* Its word of where it can be read was lost, or came before this catalog knew the version: who
      * waits for that goes elsewhere (P6). */
     if (ref->export_id == 0 && ref->followers > 0) tb_plan_drop_source(c, ref->version, r);

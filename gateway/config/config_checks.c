@@ -218,7 +218,7 @@ static void check_patterns(struct config_reading *r)
     for (uint32_t i = 0; i < c->model_count; i++) {
         const struct tb_config_model *m = &c->models[i], *first = NULL;
         for (uint32_t k = 0; k < i && first == NULL; k++)
-            if (c->models[k].is_pattern && tb_model_matches(c->models[k].name.text, m->name.text))
+            if (c->models[k].is_pattern && tb_model_pattern_matches(c->models[k].name.text, m->name.text))
                 first = &c->models[k];
         if (first != NULL)
             tb_config_complain(

@@ -7,7 +7,7 @@
 
 #define PATTERN_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_*"
 
-bool tb_model_is_pattern(const char *text)
+bool tb_model_pattern_is(const char *text)
 {
     return strchr(text, '*') != NULL;
 }
@@ -16,12 +16,12 @@ bool tb_model_pattern_valid(const char *text)
 {
     const size_t bytes = strlen(text);
     return bytes > 0 && bytes <= TB_NAME_BYTES_MAX && strspn(text, PATTERN_CHARS) == bytes &&
-           tb_model_is_pattern(text);
+           tb_model_pattern_is(text);
 }
 
 /* From the left; where it fails, the last `*` takes one character more. Each character is looked at
  * once for each of the name's: 64 of each at most. */
-bool tb_model_matches(const char *pattern, const char *name)
+bool tb_model_pattern_matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *behind = NULL;
     while (*name != '\0') {
@@ -55,7 +55,8 @@ const struct tb_config_model *tb_config_model_for(const struct tb_config *c, con
     for (uint32_t i = 0; i < c->model_count; i++) {
         const struct tb_config_model *m = &c->models[i];
         if (tb_name_equal(&m->name, model)) return m;
-        if (m->is_pattern && comes_first(m, first) && tb_model_matches(m->name.text, model->text)) first = m;
+        if (m->is_pattern && comes_first(m, first) && tb_model_pattern_matches(m->name.text, model->text))
+            first = m;
     }
     return first;
 }
@@ -67,8 +68,8 @@ const struct tb_config_subscribe *tb_config_subscribe_for(const struct tb_config
     for (uint32_t i = 0; i < c->subscribe_count; i++) {
         const struct tb_config_subscribe *s = &c->subscribe[i];
         if (tb_name_equal(&s->model, model)) return s;
-        if (first == NULL && tb_model_is_pattern(s->model.text) &&
-            tb_model_matches(s->model.text, model->text))
+        if (first == NULL && tb_model_pattern_is(s->model.text) &&
+            tb_model_pattern_matches(s->model.text, model->text))
             first = s;
     }
     return first;

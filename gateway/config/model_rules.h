@@ -9,11 +9,11 @@
 
 #include "gateway/config/config.h"
 
-bool tb_model_is_pattern(const char *text); /* it has a `*` */
+bool tb_model_pattern_is(const char *text); /* it has a `*` */
 /* [A-Za-z0-9._*-], 1 to 64. */
 bool tb_model_pattern_valid(const char *text);
 /* Of a pattern as `name`: whether all that it matches is matched. */
-bool tb_model_matches(const char *pattern, const char *name);
+bool tb_model_pattern_matches(const char *pattern, const char *name);
 
 /* The row that counts for that model, or of that pattern itself. Of a model that left by a reload
  * it is the row without rights. NULL: none; such a name is unknown. */

@@ -50,7 +50,7 @@ static void cross(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (tb_adopt_holds(d, &todo->key))
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
     else
-        tb_cross_start(d, todo);
+        tb_crossing_start(d, todo);
 }
 
 static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -175,7 +175,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) {
         tb_withdrawn_add(d, &todo->key, todo->withdrawn_here);
-        if (!todo->withdrawn_here && tb_links_now(d) != NULL)
+        if (!todo->withdrawn_here && tb_peer_links(d) != NULL)
             TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
     }
     if (copy != NULL) follow_end(copy);
@@ -186,7 +186,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     tb_copy_serve(copy);
 }
 
-void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_todo_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     version_changed(d, todo);
     version_follow(d, todo);

@@ -14,6 +14,6 @@ bool tb_todo_durable(const struct tb_catalog_todo *todo);
 void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo); /* one that is not durable */
 /* A version's new state is durable (or the disk given up for now): the log, the links, what
  * follows here. */
-void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_todo_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
 #endif

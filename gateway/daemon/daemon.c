@@ -234,7 +234,7 @@ static void tick(uv_timer_t *timer)
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
     tb_home_runs_tick(d, now);
-    tb_live_tick(d, now);
+    tb_live_asks_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);
@@ -243,7 +243,7 @@ static void tick(uv_timer_t *timer)
         d->slow_at = now;
         goodput_measure(d);
         arrivals_tell(d);
-        tb_records_tick(d);
+        tb_site_records_tick(d);
         tb_certificates_tick(d);
         tb_audit_tick(d);
         tb_limits_tick(d);
@@ -355,7 +355,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     enum tb_status status = TB_OK;
     TB_EACH_MODEL(d, i) if (status == TB_OK) status = tb_daemon_model(d, i);
     if (status != TB_OK) return status;
-    status = tb_records_open(d);
+    status = tb_site_records_open(d);
     if (status != TB_OK) return status;
     status = tb_persist_restore(d);
     if (status != TB_OK) return status;
@@ -378,7 +378,7 @@ static enum tb_status fabric_open(struct tb_daemon *d)
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = tb_home_threads(c),
+                                              .threads = tb_arena_prover_threads(c),
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);
@@ -509,7 +509,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     }
     d->opening = false;
     tb_daemon_turn(d);
-    tb_records_tick(d);
+    tb_site_records_tick(d);
     verifier_start(d);
     d->tick_ms = TICK_IDLE_MS;
     uv_timer_start(&d->tick, tick, TICK_IDLE_MS, TICK_IDLE_MS);
@@ -616,7 +616,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_arena_prover_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
-    tb_live_close(d);
+    tb_live_asks_close(d);
     tb_reload_close(d);
     tb_control_close(d->control);
     tb_control_close(d->control_read);
@@ -628,7 +628,7 @@ void tb_daemon_close(struct tb_daemon *d)
     }
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
     tb_copies_free(d);
-    tb_records_close(d);
+    tb_site_records_close(d);
     tb_seals_free(d);
     tb_home_runs_close(d);
     tb_grants_free(&d->grants);

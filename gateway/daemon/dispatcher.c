@@ -34,7 +34,7 @@ static void saved_follow(struct tb_daemon *d)
 {
     struct tb_catalog_todo saved;
     while (tb_persist_next(d, &saved))
-        tb_version_saved(d, &saved);
+        tb_todo_saved(d, &saved);
     const uint64_t incarnation = tb_persist_incarnation_written(d);
     if (incarnation != 0) tb_crossings_incarnation(d, incarnation);
 }

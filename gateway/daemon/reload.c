@@ -94,7 +94,7 @@ static bool reaches_model(void *user, const struct tb_name *model)
     const struct looking *at = user;
     const struct tb_daemon *d = at->d;
     const struct tb_config_model *m = tb_config_model_for(d->config, model);
-    if (tb_model_is_pattern(model->text)) return true; /* its models are read when somebody uses them */
+    if (tb_model_pattern_is(model->text)) return true; /* its models are read when somebody uses them */
     if (m != NULL && m->is_pattern) return false;
     for (uint32_t i = 0; i < d->unread_count; i++)
         if (tb_name_equal(&d->unread[i], model)) return false;
@@ -361,7 +361,7 @@ enum tb_status tb_reload_command(void *daemon, const json_t *request, json_t *re
     return TB_AGAIN;
 }
 
-enum tb_status tb_config_command(void *daemon, const json_t *request, json_t *reply, char *error)
+enum tb_status tb_reload_config_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;
     (void)request, (void)error;

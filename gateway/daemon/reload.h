@@ -31,7 +31,7 @@ void tb_reload_signal(struct tb_daemon *d);
 /* {"cmd": "reload", "dry_run": false, "reason": TEXT} (docs/control.md). */
 enum tb_status tb_reload_command(void *daemon, const json_t *request, json_t *reply, char *error);
 /* {"cmd": "config"}: what counts now, as a file that says it. */
-enum tb_status tb_config_command(void *daemon, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_reload_config_command(void *daemon, const json_t *request, json_t *reply, char *error);
 
 /* By the dispatcher: the plan, if there is one. */
 void tb_reload_follow(struct tb_daemon *d);

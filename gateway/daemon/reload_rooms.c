@@ -55,9 +55,9 @@ enum tb_status tb_reload_rooms(struct tb_daemon *d, struct tb_reload *plan)
     plan->tls = NULL;
     models_change(d);
     tb_limits_changed(d, was);
-    tb_records_changed(d, was);
+    tb_site_records_changed(d, was);
     tb_home_runs_changed(d, was);
-    tb_links_changed(d, was);
+    tb_link_opening_changed(d, was);
     d->news_refused = true; /* what was announced of a model that was not followed */
     d->room_freed = true;
     if (was != d->given) tb_config_free(was);

@@ -276,7 +276,7 @@ static enum tb_status roots_check(const struct tb_anchor_file *f)
     if (roots == NULL) return TB_SITE_NOMEM;
     for (uint32_t s = 0; s < f->key.shard_count; s++)
         roots[s] = f->manifests[s].root;
-    const struct tb_digest root = tb_version_root(&f->key, roots);
+    const struct tb_digest root = tb_version_key_root(&f->key, roots);
     tb_free(roots);
     return tb_digest_equal(&root, &f->key.root) ? TB_OK : TB_BAD_FILE;
 }

@@ -59,7 +59,7 @@ enum tb_status tb_anchor_folder_check(const char *path)
         errno = ENOENT;
         return TB_SITE_IO;
     }
-    return tb_folder_takes_file(path) ? TB_OK : TB_SITE_IO;
+    return tb_private_can_make(path) ? TB_OK : TB_SITE_IO;
 }
 
 void tb_anchor_folder_close(struct tb_anchor_folder *f)

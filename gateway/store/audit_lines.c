@@ -195,7 +195,7 @@ static bool would_open(const char *path, char why_out[TB_PRIVATE_WHY_BYTES])
     const int fd = ours_open(path, 0, why_out);
     if (fd >= 0) return close(fd) == 0;
     if (errno != ENOENT) return false;
-    if (tb_folder_takes_file(path)) return true;
+    if (tb_private_can_make(path)) return true;
     (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%s", strerror(errno));
     return false;
 }

@@ -391,10 +391,10 @@ static enum tb_status look_failed(struct tb_store *s, const char *what)
 static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
 {
     s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (s->lock_fd < 0 && (errno != ENOENT || !tb_folder_takes_file(path)))
+    if (s->lock_fd < 0 && (errno != ENOENT || !tb_private_can_make(path)))
         return look_failed(s, "open for writing");
     if (s->lock_fd < 0) return TB_OK; /* a start makes it */
-    if (!has_log(path) && !tb_folder_takes_file(path)) return look_failed(s, "make a log beside it");
+    if (!has_log(path) && !tb_private_can_make(path)) return look_failed(s, "make a log beside it");
     return look_inside(s, path, look);
 }
 

@@ -122,7 +122,7 @@ static enum tb_lag_severity worst_of(const json_t *rows)
 {
     enum tb_lag_severity worst = TB_LAG_FINE;
     for (size_t i = 0; i < json_array_size(rows); i++)
-        worst = tb_lag_worse(worst, tb_lag_severity_of(json_array_get(rows, i), WARN_S, CRIT_S));
+        worst = tb_lag_verdict_worse(worst, tb_lag_verdict_severity(json_array_get(rows, i), WARN_S, CRIT_S));
     return worst;
 }
 
@@ -204,13 +204,13 @@ static void verdict(FILE *out, const struct tb_web_facts *facts)
 static void reason_cell(FILE *out, const json_t *row)
 {
     static const char *const classes[] = {"good", "warn", "bad", "unknown"};
-    cell(out, classes[tb_lag_severity_of(row, WARN_S, CRIT_S)], text_of(row, "reason"));
+    cell(out, classes[tb_lag_verdict_severity(row, WARN_S, CRIT_S)], text_of(row, "reason"));
 }
 
 /* Under the row: what the reason rests on, and what is next. */
 static void why_row(FILE *out, const json_t *row)
 {
-    const char *advice = tb_lag_advice(text_of(row, "reason"));
+    const char *advice = tb_lag_verdict_advice(text_of(row, "reason"));
     if (strcmp(text_of(row, "reason"), "up-to-date") == 0) return;
     (void)fputs("<tr class=\"more\"><td colspan=\"10\">", out);
     escaped(out, text_of(row, "why"));

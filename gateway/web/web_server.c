@@ -41,7 +41,7 @@ static json_t *ask(struct tb_web_server *s, const char *command, char error[512]
 {
     json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", command);
     const enum tb_status status =
-        request == NULL ? TB_SITE_NOMEM : tb_control_ask(s->control, request, ASK_MS, &reply, error);
+        request == NULL ? TB_SITE_NOMEM : tb_control_client_ask(s->control, request, ASK_MS, &reply, error);
     json_decref(request);
     return status == TB_OK ? reply : NULL;
 }
@@ -76,7 +76,7 @@ static void refresh(struct tb_web_server *s)
     forget(s);
     s->status = ask(s, "status", error);
     if (s->status != NULL) s->lag = ask(s, "lag", error);
-    tb_lag_sort(json_object_get(s->lag, "lag"));
+    tb_lag_verdict_sort(json_object_get(s->lag, "lag"));
     if (s->status != NULL) s->versions = ask(s, "versions", error);
     s->asked = true;
     s->asked_at = tb_clock_now();

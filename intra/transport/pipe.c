@@ -21,7 +21,7 @@
 _Static_assert(1 + CONFIRMS_MAX + 1 + 1 + 1 + 1 <= 64,
                "out has room for every request that may be unanswered");
 
-struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
+struct tb_source_run tb_transport_read_run(const struct tb_read *read, uint32_t done)
 {
     TB_ASSERT(done < read->bytes);
     const uint32_t left = read->bytes - done;
@@ -95,7 +95,7 @@ static void ask(struct tb_pipe *s)
 {
     while (s->heartbeat.greeted && s->asking != NULL && s->reads_owed < TB_HOP_READS_MAX) {
         struct tb_read *read = s->asking;
-        const struct tb_source_run run = tb_read_run(read, read->asked);
+        const struct tb_source_run run = tb_transport_read_run(read, read->asked);
         put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_READ,
                                         .flags = read->words ? TB_HOP_READ_WORDS : 0,
                                         .buffer = run.buffer,
@@ -226,7 +226,7 @@ static void sunk(struct tb_pipe *s, struct tb_read *read, uint32_t bytes)
     s->bytes_owed -= bytes;
     s->data_left -= bytes;
     while (bytes > 0) {
-        const struct tb_source_run run = tb_read_run(read, read->got);
+        const struct tb_source_run run = tb_transport_read_run(read, read->got);
         const uint32_t step = run.bytes < bytes ? (uint32_t)run.bytes : bytes;
         read->got += step;
         bytes -= step;

@@ -28,7 +28,7 @@ static void ask(struct tb_shm_lent *l)
     while (l->asking != NULL && l->owed < TB_HOP_PUTS_MAX) {
         struct tb_read *read = l->asking;
         if (read->asked == 0 && !give_part(l, read)) return;
-        const struct tb_source_run run = tb_read_run(read, read->asked);
+        const struct tb_source_run run = tb_transport_read_run(read, read->asked);
         const struct tb_pipe_fill fill = {.from = run.buffer,
                                           .bytes = (uint32_t)run.bytes,
                                           .offset = run.offset,
@@ -109,7 +109,7 @@ static void came(struct tb_shm_lent *l)
     struct tb_read *read = l->first;
     TB_ASSERT(read != NULL && l->owed > 0 && read->got < read->asked);
     l->owed--;
-    read->got += (uint32_t)tb_read_run(read, read->got).bytes;
+    read->got += (uint32_t)tb_transport_read_run(read, read->got).bytes;
     if (read->got < read->bytes) return;
     l->first = read->next;
     if (l->first == NULL) l->last = NULL;

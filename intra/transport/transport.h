@@ -35,7 +35,7 @@ struct tb_read {
     uint32_t part;  /* shm: of its tray; with staged */
 };
 /* The next stretch of the READ after its first `done` bytes. */
-struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done);
+struct tb_source_run tb_transport_read_run(const struct tb_read *read, uint32_t done);
 
 struct tb_upstream;
 

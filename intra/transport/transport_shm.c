@@ -236,7 +236,7 @@ static bool within_reach(const struct shm_upstream *u, const struct tb_source_ru
 static bool reaches_copy(const struct shm_upstream *u, const struct tb_read *read)
 {
     for (uint32_t done = 0; done < read->bytes;) {
-        const struct tb_source_run run = tb_read_run(read, done);
+        const struct tb_source_run run = tb_transport_read_run(read, done);
         if (!within_reach(u, &run, read->words)) return false;
         done += (uint32_t)run.bytes;
     }
@@ -285,7 +285,7 @@ static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_
     struct iovec there[PIECES_MAX];
     uint32_t pieces = 0, bytes = 0;
     while (pieces < PIECES_MAX && done + bytes < read->bytes) {
-        const struct tb_source_run run = tb_read_run(read, done + bytes);
+        const struct tb_source_run run = tb_transport_read_run(read, done + bytes);
         const struct attached *a = find(u, run.buffer);
         TB_ASSERT(a != NULL && inside(a, &run)); /* shm_reaches said so */
         if (a->kind != TB_HOP_BUFFER_ADDRESS) break;
@@ -308,7 +308,7 @@ static enum tb_status shm_copy(struct tb_upstream *upstream, const struct tb_rea
     }
     if (read->staged && tb_shm_tray_copy(&u->tray, read)) return TB_OK;
     for (uint32_t done = 0; done < read->bytes;) {
-        const struct tb_source_run run = tb_read_run(read, done);
+        const struct tb_source_run run = tb_transport_read_run(read, done);
         const struct attached *a = find(u, run.buffer);
         TB_ASSERT(a != NULL && a->kind != TB_HOP_BUFFER_STREAM && inside(a, &run));
         uint32_t step = (uint32_t)run.bytes;

@@ -37,7 +37,7 @@ static void resize(struct tb_window *w, uint64_t bytes)
     TB_ASSERT(w->segment_bytes >= TB_WINDOW_SEGMENT_MIN && w->segment_bytes <= TB_WINDOW_SEGMENT_MAX);
 }
 
-void tb_window_init(struct tb_window *w, uint64_t link_bytes_per_s, uint32_t reads_max)
+void tb_read_window_init(struct tb_window *w, uint64_t link_bytes_per_s, uint32_t reads_max)
 {
     memset(w, 0, sizeof *w);
     w->reads_max = reads_max > 0 ? reads_max : 1;
@@ -56,7 +56,7 @@ static void next_span(struct tb_window *w, tb_time_ns now)
     w->span_at = now;
 }
 
-void tb_window_completed(struct tb_window *w, const struct tb_window_sample *sample, tb_time_ns now)
+void tb_read_window_completed(struct tb_window *w, const struct tb_window_sample *sample, tb_time_ns now)
 {
     next_span(w, now);
     w->done_bytes += sample->bytes;
@@ -71,8 +71,8 @@ void tb_window_completed(struct tb_window *w, const struct tb_window_sample *sam
     resize(w, twice_held(best, tb_time_min(w->shortest, w->shortest_before)));
 }
 
-uint32_t tb_window_next(const struct tb_window *w, uint64_t posted_bytes, uint32_t posted_reads,
-                        uint32_t want)
+uint32_t tb_read_window_next(const struct tb_window *w, uint64_t posted_bytes, uint32_t posted_reads,
+                             uint32_t want)
 {
     TB_ASSERT(w->segment_bytes > 0 && w->reads_max > 0);
     const uint64_t most = w->probing ? TB_WINDOW_MIN / SEGMENTS_MIN : w->bytes;

@@ -39,17 +39,17 @@ struct tb_window {
 };
 
 /* link_bytes_per_s 0: not known. */
-void tb_window_init(struct tb_window *w, uint64_t link_bytes_per_s, uint32_t reads_max);
+void tb_read_window_init(struct tb_window *w, uint64_t link_bytes_per_s, uint32_t reads_max);
 
 struct tb_window_sample {
     uint32_t bytes;       /* of the READ that completed */
     tb_time_ns posted_at; /* and what done_bytes was then */
     uint64_t done_before;
 };
-void tb_window_completed(struct tb_window *w, const struct tb_window_sample *sample, tb_time_ns now);
+void tb_read_window_completed(struct tb_window *w, const struct tb_window_sample *sample, tb_time_ns now);
 
 /* How many bytes of a READ of `want` may be posted now as one; 0: the window is full. */
-uint32_t tb_window_next(const struct tb_window *w, uint64_t posted_bytes, uint32_t posted_reads,
-                        uint32_t want);
+uint32_t tb_read_window_next(const struct tb_window *w, uint64_t posted_bytes, uint32_t posted_reads,
+                             uint32_t want);
 
 #endif

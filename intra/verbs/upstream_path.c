@@ -284,7 +284,7 @@ static void on_routed(struct tb_verbs_upstream *u)
     }
     u->id = NULL;
     u->post_at = 0;
-    tb_window_init(&u->window, tb_verbs_our_rail(u)->bytes_per_s, TB_VERBS_READS_MAX);
+    tb_read_window_init(&u->window, tb_verbs_our_rail(u)->bytes_per_s, TB_VERBS_READS_MAX);
     u->domain = nic->pd;
     u->state = TB_VERBS_REGISTERING;
     u->job_out = true;

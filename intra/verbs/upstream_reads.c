@@ -36,7 +36,7 @@ bool tb_verbs_reached(const struct tb_verbs_upstream *u, const struct tb_read *r
 {
     if (u->state != TB_VERBS_OPEN) return false;
     for (uint32_t done = 0; done < read->bytes;) {
-        const struct tb_source_run run = tb_read_run(read, done);
+        const struct tb_source_run run = tb_transport_read_run(read, done);
         if (!run_reached(u, &run)) return false;
         done += (uint32_t)run.bytes;
     }
@@ -94,9 +94,9 @@ static bool chain_add(struct tb_verbs_upstream *u, struct chain *c, struct tb_ve
     struct tb_read *read = list->first;
     const uint32_t out = u->queue.posted + c->count;
     if (read == NULL || c->count == CHAIN_MAX || out >= TB_VERBS_READS_MAX) return false;
-    const struct tb_source_run run = tb_read_run(read, read->asked);
-    const uint32_t want =
-        words ? (uint32_t)run.bytes : tb_window_next(&u->window, u->posted_bytes, out, (uint32_t)run.bytes);
+    const struct tb_source_run run = tb_transport_read_run(read, read->asked);
+    const uint32_t want = words ? (uint32_t)run.bytes
+                                : tb_read_window_next(&u->window, u->posted_bytes, out, (uint32_t)run.bytes);
     struct tb_verbs_posted_read *post = &u->posted[u->post_at];
     struct ibv_sge *sge = &c->sges[c->count];
     *post = (struct tb_verbs_posted_read){.read = read, .to = read->to + read->asked};
@@ -163,7 +163,7 @@ static void completed(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *
     }
     TB_ASSERT(bytes <= u->posted_bytes && bytes <= read->asked - read->got);
     u->posted_bytes -= bytes;
-    tb_window_completed(&u->window, &post->sample, tb_clock_now());
+    tb_read_window_completed(&u->window, &post->sample, tb_clock_now());
     read->got += bytes;
     if (read->got == read->bytes) u->stream.events->on_read(u->stream.events_user, read);
 }

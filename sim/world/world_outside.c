@@ -288,7 +288,7 @@ void tb_control_usage(const struct tb_control *control, struct tb_control_usage 
     *usage_out = (struct tb_control_usage){0};
 }
 
-const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor)
+const struct tb_identity *tb_control_asker_at(const struct tb_control *control, uint32_t *cursor)
 {
     (void)control, (void)cursor;
     return NULL;

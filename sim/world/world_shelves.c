@@ -42,8 +42,8 @@ void tb_shelves_close(struct tb_shelves *s)
     tb_free(s);
 }
 
-enum tb_status tb_shelf_work_begin(struct tb_shelves *s, const struct tb_shelf_task *task,
-                                   struct tb_shelf_work **work_out)
+enum tb_status tb_shelves_work_begin(struct tb_shelves *s, const struct tb_shelf_task *task,
+                                     struct tb_shelf_work **work_out)
 {
     struct tb_shelf_work *w = tb_calloc(1, sizeof *w);
     TB_ASSERT(task->shard_count <= SHARDS_MAX && task->shelf->count > 0);
@@ -59,7 +59,7 @@ enum tb_status tb_shelf_work_begin(struct tb_shelves *s, const struct tb_shelf_t
     return TB_OK;
 }
 
-void tb_shelf_work_end(struct tb_shelf_work *w)
+void tb_shelves_work_end(struct tb_shelf_work *w)
 {
     if (w == NULL) return;
     struct tb_shelf_work **at = &w->shelves->works;

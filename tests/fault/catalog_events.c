@@ -46,7 +46,7 @@ static struct {
 
 static bool at_home(const struct site *s, const struct tb_catalog_version_view *v)
 {
-    return model_at(s->c, tb_model_find(s->c, &v->key.model))->config.is_home;
+    return model_at(s->c, tb_catalog_model_find(s->c, &v->key.model))->config.is_home;
 }
 
 static void check_versions(const struct site *s)

@@ -468,7 +468,7 @@ static enum tb_status do_saved(struct site *s, unsigned n)
 {
     const struct tb_name model = name_of(PICK(names));
     const struct tb_id uid = id_of(PICK(durable));
-    const uint32_t m = tb_model_find(s->c, &model), v = tb_version_find(s->c, &uid);
+    const uint32_t m = tb_catalog_model_find(s->c, &model), v = tb_version_find(s->c, &uid);
     if (m == NONE || model_at(s->c, m)->unsaved == 0) return TB_BAD_STATE;
     if (v != NONE && version_at(s->c, v)->unsaved == 0) return TB_BAD_STATE;
     tb_catalog_saved(s->c, &model, &uid);

@@ -72,7 +72,7 @@ static void version_make(struct version *v, uint8_t number)
     v->key.uid.bytes[0] = number;
     v->key.run.bytes[0] = 1;
     CHECK_OK(tb_name_set(&v->key.model, "policy"));
-    v->key.root = tb_version_root(&v->key, &v->manifest.root);
+    v->key.root = tb_version_key_root(&v->key, &v->manifest.root);
 }
 
 static void version_fini(struct version *v)

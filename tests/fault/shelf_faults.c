@@ -88,11 +88,11 @@ static bool encode(struct site *w)
     const struct tb_shelf_task task = {
         .shelf = &w->source.shelf, .base = v1, .shard_count = 1, .places = w->places, .bases = w->bases};
     enum tb_status status = tb_shelves_open(&shelves);
-    if (status == TB_OK) status = tb_shelf_work_begin(shelves, &task, &work);
+    if (status == TB_OK) status = tb_shelves_work_begin(shelves, &task, &work);
     if (status != TB_OK) tb_shelf_close(&w->source.shelf);
     for (uint32_t k = 0; status == TB_OK && k < w->cargo.manifest.chunk_count; k++)
         wait_until(tb_shelf_has(&w->source.shelf, k));
-    tb_shelf_work_end(work);
+    tb_shelves_work_end(work);
     tb_shelves_close(shelves);
     return status == TB_OK;
 }

@@ -39,7 +39,7 @@ static void walk_request(const char *line, size_t count)
     FUZZ_REQUIRE(reply != NULL);
     char *text = json_dumps(reply, JSON_COMPACT);
     FUZZ_REQUIRE(text != NULL && strchr(text, '\n') == NULL);
-    const enum tb_status status = tb_control_reply(text, strlen(text), &again, error);
+    const enum tb_status status = tb_control_client_reply(text, strlen(text), &again, error);
     FUZZ_REQUIRE((status == TB_OK) == json_is_true(json_object_get(reply, "ok")));
     FUZZ_REQUIRE(status != TB_PEER_GARBLED); /* the client understands whatever the daemon says */
     json_decref(reply);
@@ -69,8 +69,8 @@ static void walk_rows(json_t *reply)
         struct tb_rows rows = views[i].rows(&a);
         FILE *to = open_memstream(&text, &bytes);
         FUZZ_REQUIRE(to != NULL && !rows.lacking);
-        FUZZ_REQUIRE(tb_table_sort(rows.list, views[i].columns, views[i].columns[0].key));
-        tb_table_print(to, views[i].columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 80});
+        FUZZ_REQUIRE(tb_columns_sort(rows.list, views[i].columns, views[i].columns[0].key));
+        tb_columns_print(to, views[i].columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 80});
         FUZZ_REQUIRE(fclose(to) == 0);
         for (size_t k = 0; k < bytes; k++)
             FUZZ_REQUIRE((unsigned char)text[k] >= 0x20 || text[k] == '\n');
@@ -83,7 +83,7 @@ static void walk_reply(const char *text, size_t count)
 {
     json_t *reply = NULL;
     char error[512] = "";
-    const enum tb_status status = tb_control_reply(text, count, &reply, error);
+    const enum tb_status status = tb_control_client_reply(text, count, &reply, error);
     FUZZ_REQUIRE((status == TB_OK) == (reply != NULL));
     FUZZ_REQUIRE(memchr(error, '\0', sizeof error) != NULL && (status == TB_OK || error[0] != '\0'));
     if (status == TB_OK) walk_rows(reply);

@@ -53,9 +53,9 @@ static void walk_sites_held(const uint8_t *bytes, size_t count)
     struct tb_site_state state = {.hops = 0};
     uint8_t again[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
     const struct tb_span list = {bytes, (uint32_t)count};
-    if (tb_site_held_decode(&list, &state) != TB_OK) return;
+    if (tb_frame_site_held_decode(&list, &state) != TB_OK) return;
     FUZZ_REQUIRE(state.held_count <= TB_SITE_HELD_MAX && state.held_count * TB_SITE_HELD_BYTES == count);
-    tb_site_held_encode(&state, again);
+    tb_frame_site_held_encode(&state, again);
     FUZZ_REQUIRE(count == 0 || memcmp(again, bytes, count) == 0);
 }
 

@@ -98,8 +98,8 @@ enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_co
     return TB_OK;
 }
 
-void tb_site_held_encode(const struct tb_site_state *state,
-                         uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES])
+void tb_frame_site_held_encode(const struct tb_site_state *state,
+                               uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES])
 {
     TB_ASSERT(state->held_count <= TB_SITE_HELD_MAX);
     struct tb_writer w;
@@ -123,7 +123,7 @@ static bool held_valid(const struct tb_site_state *s, const struct tb_site_held 
     return s->held_count == 0 || tb_site_which_compare(&s->held[s->held_count - 1].which, &h->which) > 0;
 }
 
-enum tb_status tb_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out)
+enum tb_status tb_frame_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out)
 {
     struct tb_reader r;
     if (span->count % TB_SITE_HELD_BYTES != 0) return TB_PEER_GARBLED;

@@ -217,9 +217,10 @@ struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
  * for more than TB_SITE_HELD_MAX, a zero uid, an order that does not fall, a mark that does not
  * exist, held_bytes above bytes, and WHOLE with less than all. */
 #define TB_SITE_HELD_BYTES 49u
-void tb_site_held_encode(const struct tb_site_state *state,
-                         uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES]);
-TB_MUST_USE enum tb_status tb_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out);
+void tb_frame_site_held_encode(const struct tb_site_state *state,
+                               uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES]);
+TB_MUST_USE enum tb_status tb_frame_site_held_decode(const struct tb_span *span,
+                                                     struct tb_site_state *state_out);
 
 /* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing
  * else follows BOUND. In protocol 1 the byte `base` is 0.

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-const char *tb_limit_name(enum tb_limit limit)
+const char *tb_bottleneck_name(enum tb_limit limit)
 {
     static const char *const names[] = {
 #define TB_LIMIT_NAME(name, text, why) text,
@@ -15,7 +15,7 @@ const char *tb_limit_name(enum tb_limit limit)
     return (size_t)limit < sizeof names / sizeof names[0] ? names[limit] : "unknown";
 }
 
-enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
+enum tb_limit tb_bottleneck_of(const struct tb_limit_seen *s)
 {
     TB_ASSERT(s->time > 0); /* counters grew over some time */
     /* However busy: what is paced is under way most of the time. */

@@ -24,7 +24,7 @@ enum tb_limit {
 #undef TB_LIMIT_ENUM
         TB_LIMITS
 };
-const char *tb_limit_name(enum tb_limit limit);
+const char *tb_bottleneck_name(enum tb_limit limit);
 
 /* How much counters grew over the time that was looked at, and values of now. */
 struct tb_limit_seen {
@@ -35,7 +35,7 @@ struct tb_limit_seen {
     tb_time_ns wanted;             /* the stream had something to write */
     tb_time_ns capped;             /* it had, and an operator's limit did not let it */
 };
-enum tb_limit tb_limit_of(const struct tb_limit_seen *seen);
+enum tb_limit tb_bottleneck_of(const struct tb_limit_seen *seen);
 
 /* The ceilings of this end against rate x RTT. */
 struct tb_window_seen {

@@ -75,7 +75,7 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struc
             .send_ceiling_bytes = atomic_load_explicit(&p->options->send_ceiling_bytes, memory_order_relaxed),
             .wanted = writer->wanted - p->wanted,
             .capped = writer->capped - p->capped};
-        p->limit = tb_limit_of(&limit);
+        p->limit = tb_bottleneck_of(&limit);
         p->sent_per_s = per_s(p->sent_per_s, seen.bytes_acked - last->bytes_acked, time);
         p->received_per_s = per_s(p->received_per_s, seen.bytes_received - last->bytes_received, time);
         bound_unsent(p, fd);

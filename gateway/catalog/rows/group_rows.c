@@ -96,7 +96,7 @@ static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, e
     TB_ASSERT(!tb_id_is_zero(&w->uid) && status != TB_OK);
     m->tell_uid = w->uid;
     m->tell = status;
-    tb_row_mark(&c->members, member, TB_CATALOG_TELL);
+    tb_table_mark(&c->members, member, TB_CATALOG_TELL);
 }
 
 /* `told`: the version's own end has told its readers already. */
@@ -199,10 +199,10 @@ void tb_member_retell(struct tb_catalog *c, uint32_t session)
     {
         struct member *m = member_at(c, i);
         for (uint32_t kind = 1; kind < 32; kind++)
-            if (m->row.held & (1u << kind)) tb_row_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
+            if (m->row.held & (1u << kind)) tb_table_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
         m->row.held = 0;
         if (m->go_told && !tb_which_is(&m->active, &group_at(c, m->group)->go.uid))
-            tb_row_mark(&c->members, i, TB_CATALOG_GO);
+            tb_table_mark(&c->members, i, TB_CATALOG_GO);
     }
 }
 

@@ -34,12 +34,12 @@ static inline struct run *run_at(const struct tb_catalog *c, uint32_t i)
     return (struct run *)tb_table_row(&c->runs, i);
 }
 
-uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name);
-uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
+uint32_t tb_catalog_model_find(const struct tb_catalog *c, const struct tb_name *name);
+uint32_t tb_catalog_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
 /* (order, number) is newer than what is known. */
-bool tb_run_seen_after(const struct tb_catalog_known_run *known, uint64_t order, uint64_t number);
+bool tb_catalog_run_seen_after(const struct tb_catalog_known_run *known, uint64_t order, uint64_t number);
 /* A version of the model was heard of. */
-void tb_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
+void tb_catalog_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
 /* A run of that order was there: those before it publish nothing any more. */
 void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than);
 

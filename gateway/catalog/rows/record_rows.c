@@ -86,7 +86,7 @@ enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, const struct 
 {
     tb_catalog_enter(c, now);
     if (tb_catalog_same_name(&s->site, &c->config.site)) return TB_BAD_ARGUMENT;
-    const uint32_t model = tb_model_find(c, &s->model);
+    const uint32_t model = tb_catalog_model_find(c, &s->model);
     if (model == NONE) return TB_NOT_FOUND;
     uint32_t i = record_find(c, &s->site, &s->model);
     if (i != NONE && !believed(&record_at(c, i)->info, via, s)) return TB_DONE_BEFORE;

@@ -135,14 +135,14 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     TB_ASSERT(ref->row.live && !ref->row.dead);
     if (ref->landing) {
         tb_reference_set_landing(c, ref, false);
-        if (tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM))
-            tb_row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
+        if (tb_table_marked(&ref->row, TB_CATALOG_LAND_FROM))
+            tb_table_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
         else
-            tb_row_mark(&c->references, reference, TB_CATALOG_LAND_END);
+            tb_table_mark(&c->references, reference, TB_CATALOG_LAND_END);
     }
     tb_plan_forget(c, reference);
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_table_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    tb_table_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
     unlink_reference(c, reference);
     /* A rank in place is a source, too: nobody avoids it any more, as its row will be another's. */
     if (ref->kind == TB_REFERENCE_WORKER || ref->in_place) tb_plan_drop_source(c, version, reference);
@@ -191,6 +191,6 @@ void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status s
         if (s->stamp == stamp) continue;
         s->stamp = stamp;
         ref->tell = status;
-        tb_row_mark(&c->references, r, TB_CATALOG_TELL);
+        tb_table_mark(&c->references, r, TB_CATALOG_TELL);
     }
 }

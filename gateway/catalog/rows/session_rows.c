@@ -101,7 +101,7 @@ static void place_session(struct tb_catalog *c, uint32_t i)
             s->rack += c->limits.sessions + 1;
 }
 
-uint32_t tb_worker_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info)
+uint32_t tb_catalog_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info)
 {
     const uint32_t i = tb_table_new_of(&c->sessions, tb_identity_owner(info->identity), info->publishes);
     if (i == NONE) return NONE;
@@ -129,10 +129,10 @@ void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
     for (uint32_t r = 0; r < c->references.high; r++) {
         struct reference *ref = reference_at(c, r);
         if (!ref->row.live || ref->kind == TB_REFERENCE_SITE || ref->owner != session) continue;
-        tb_row_unmark(&c->references, r, TB_CATALOG_TELL);
-        tb_row_unmark(&c->references, r, TB_CATALOG_PLAN);
-        tb_row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
-        tb_row_unmark(&c->references, r, TB_CATALOG_UNPUBLISHED);
+        tb_table_unmark(&c->references, r, TB_CATALOG_TELL);
+        tb_table_unmark(&c->references, r, TB_CATALOG_PLAN);
+        tb_table_unmark(&c->references, r, TB_CATALOG_PLAN_END);
+        tb_table_unmark(&c->references, r, TB_CATALOG_UNPUBLISHED);
         ref->owner = NONE;
         if (ref->row.todos == 0) tb_table_free(&c->references, r);
     }
@@ -142,7 +142,7 @@ void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
         return;
     }
     session_at(c, session)->row.dead = true;
-    tb_row_mark(&c->sessions, session, TB_CATALOG_SESSION_LOST);
+    tb_table_mark(&c->sessions, session, TB_CATALOG_SESSION_LOST);
 }
 
 void tb_leases_tick(struct tb_catalog *c)

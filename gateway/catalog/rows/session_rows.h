@@ -38,7 +38,7 @@ static inline uint32_t tb_table_new_for(const struct tb_catalog *c, struct table
     return tb_table_new_of(t, tb_identity_owner(info->identity), info->publishes);
 }
 /* NONE: the table is full, or the identity's share spent. */
-uint32_t tb_worker_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info);
+uint32_t tb_catalog_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info);
 /* With its waits, memberships and references. `tell`: SESSION_LOST is marked. */
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);
 /* Ends those whose lease ran out. */

@@ -129,17 +129,17 @@ void tb_plan_tell(struct tb_catalog *c, uint32_t reference)
     TB_ASSERT(ref->kind == TB_REFERENCE_WORKER && !ref->row.dead && !ref->whole);
     if (!can_be_told(c, ref->source)) return;
     ref->plan = ++c->plans;
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
-    tb_row_mark(&c->references, reference, TB_CATALOG_PLAN);
+    tb_table_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_table_mark(&c->references, reference, TB_CATALOG_PLAN);
 }
 
 void tb_plan_lose_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
-    const bool told = ref->plan != 0 && !tb_row_marked(&ref->row, TB_CATALOG_PLAN);
+    const bool told = ref->plan != 0 && !tb_table_marked(&ref->row, TB_CATALOG_PLAN);
     tb_plan_set_source(c, reference, NONE);
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
-    if (told && !ref->whole) tb_row_mark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_table_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    if (told && !ref->whole) tb_table_mark(&c->references, reference, TB_CATALOG_PLAN_END);
     tb_catalog_touch_version(c, ref->version);
 }
 

@@ -78,7 +78,7 @@ void tb_table_free(struct table *t, uint32_t index)
     t->free_first = index;
 }
 
-void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
+void tb_table_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
     struct row *row = tb_table_row(t, index);
     TB_ASSERT(row->live && kind >= TB_CATALOG_PERSIST_RUN && kind <= TB_CATALOG_UNPUBLISHED);
@@ -86,7 +86,7 @@ void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind
     dirty_append(t, index);
 }
 
-void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
+void tb_table_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
     struct row *row = tb_table_row(t, index);
     TB_ASSERT(row->live);
@@ -95,7 +95,7 @@ void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind ki
     if (row->todos == 0) dirty_remove(t, index);
 }
 
-bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind)
+bool tb_table_marked(const struct row *row, enum tb_catalog_todo_kind kind)
 {
     return ((row->todos | row->held) & (1u << kind)) != 0;
 }

@@ -4,7 +4,7 @@
  * How a change travels: a request changes rows and *touches* the version, group or model that
  * depends on them. Before it returns, tb_catalog_settle lets every touched row draw its conclusions
  * until none is left. So no conclusion is drawn in the middle of a change, and no rule is written
- * twice. A message to the world is a bit on a row (tb_row_mark), which todo_marks.c turns into a
+ * twice. A message to the world is a bit on a row (tb_table_mark), which todo_marks.c turns into a
  * todo.
  *
  * rows/ keeps the tables, one room for each. Its functions change rows and mark them; an end also
@@ -67,9 +67,9 @@ static inline uint32_t tb_table_next(const struct table *t, uint32_t index)
     }
     return NONE;
 }
-void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
-void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
-bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind);
+void tb_table_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
+void tb_table_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
+bool tb_table_marked(const struct row *row, enum tb_catalog_todo_kind kind);
 /* The first row that has this todo, or the first behind row `after`; NONE. */
 uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind);
 uint32_t tb_table_todo_after(const struct table *t, uint32_t after, enum tb_catalog_todo_kind kind);

@@ -63,14 +63,14 @@ void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
     v->was_ready = true;
     v->ready_at = c->now;
     v->why = "ready";
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    const uint32_t r = tb_run_find(c, v->model, &v->key.run);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    const uint32_t r = tb_catalog_run_find(c, v->model, &v->key.run);
     if (r == NONE) return;
     struct tb_catalog_run *run = &run_at(c, r)->info;
     if (run->has_last && run->last_number >= v->key.number) return;
     run->has_last = true;
     run->last_number = v->key.number;
-    tb_row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
+    tb_table_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
 }
 
 void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why)
@@ -81,9 +81,9 @@ void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_even
     TB_ASSERT(v->life >= TB_LIFE_RETIRED); /* an end, and no step of its life */
     v->why = why;
     v->ending = true;
-    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
-    tb_row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_table_unmark(&c->versions, version, TB_CATALOG_CROSS);
+    tb_table_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_catalog_touch_version(c, version);
 }
 

@@ -88,7 +88,7 @@ bool tb_version_older(const struct version *a, const struct version *b)
 
 bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v)
 {
-    const uint32_t run = tb_run_find(c, v->model, &v->key.run);
+    const uint32_t run = tb_catalog_run_find(c, v->model, &v->key.run);
     return run != NONE && run_at(c, run)->info.fenced;
 }
 

@@ -6,14 +6,14 @@
 
 bool tb_wait_answered(const struct wait *w)
 {
-    return tb_row_marked(&w->row, TB_CATALOG_ANSWER);
+    return tb_table_marked(&w->row, TB_CATALOG_ANSWER);
 }
 
 void tb_wait_answer(struct tb_catalog *c, uint32_t wait, enum tb_status status)
 {
     TB_ASSERT(!wait_at(c, wait)->row.dead && !tb_wait_answered(wait_at(c, wait)));
     wait_at(c, wait)->status = status;
-    tb_row_mark(&c->waits, wait, TB_CATALOG_ANSWER);
+    tb_table_mark(&c->waits, wait, TB_CATALOG_ANSWER);
 }
 
 uint32_t tb_wait_find(const struct tb_catalog *c, uint64_t handle)

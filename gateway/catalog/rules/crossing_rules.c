@@ -86,7 +86,7 @@ void tb_version_crossing_again(struct tb_catalog *c, uint32_t version)
         !(tb_version_cross_begun(v) || tb_version_cross_asked(v)))
         return;
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (tb_catalog_crossing_from(c, v, from) > 0) tb_row_mark(&c->versions, version, TB_CATALOG_CROSS);
+    if (tb_catalog_crossing_from(c, v, from) > 0) tb_table_mark(&c->versions, version, TB_CATALOG_CROSS);
 }
 
 /* Home asks others only for what no rank and no worker of its own can give. */
@@ -202,12 +202,12 @@ void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model)
         if (v->refused_until <= c->now) v->refused_until = 0;
         if (i == next || !tb_version_cross_asked(v)) continue;
         tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
-        tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+        tb_table_unmark(&c->versions, i, TB_CATALOG_CROSS);
     }
     if (next == NONE || tb_version_cross_asked(version_at(c, next))) return;
     TB_ASSERT(version_at(c, next)->model == model && !version_at(c, next)->whole);
     tb_version_crossing_moves(version_at(c, next), TB_VERSION_CROSSING_ASKS);
-    tb_row_mark(&c->versions, next, TB_CATALOG_CROSS);
+    tb_table_mark(&c->versions, next, TB_CATALOG_CROSS);
 }
 
 static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)

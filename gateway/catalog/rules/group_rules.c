@@ -80,6 +80,6 @@ void tb_group_settle(struct tb_catalog *c, uint32_t group)
         struct member *m = member_at(c, i);
         if (m->go_told || !tb_which_is(&m->staging, &g->go.uid) || !tb_member_staged_whole(c, m)) continue;
         m->go_told = true;
-        tb_row_mark(&c->members, i, TB_CATALOG_GO);
+        tb_table_mark(&c->members, i, TB_CATALOG_GO);
     }
 }

@@ -50,12 +50,12 @@ static void tell_landing(struct tb_catalog *c, uint32_t r, bool wanted)
     struct reference *ref = reference_at(c, r);
     if (wanted == ref->landing) return;
     tb_reference_set_landing(c, ref, wanted);
-    const bool untold = tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM);
-    tb_row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
+    const bool untold = tb_table_marked(&ref->row, TB_CATALOG_LAND_FROM);
+    tb_table_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
     if (wanted)
-        tb_row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
+        tb_table_mark(&c->references, r, TB_CATALOG_LAND_FROM);
     else if (!untold)
-        tb_row_mark(&c->references, r, TB_CATALOG_LAND_END);
+        tb_table_mark(&c->references, r, TB_CATALOG_LAND_END);
 }
 
 void tb_landing_settle(struct tb_catalog *c, uint32_t version)

@@ -25,8 +25,8 @@ void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
     TB_ASSERT(!tb_version_lives(v) || (!v->pinned && !c->recovering));
     tb_version_copy_moves(v, TB_VERSION_COPY_EVICTED);
     tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
-    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
-    tb_row_mark(&c->versions, version, TB_CATALOG_EVICT);
+    tb_table_unmark(&c->versions, version, TB_CATALOG_CROSS);
+    tb_table_mark(&c->versions, version, TB_CATALOG_EVICT);
     tb_plan_drop_source(c, version, GATEWAY);
     if (tb_version_lives(v)) tb_groups_unpin(c, version);
     tb_catalog_touch_version(c, version);

@@ -26,7 +26,7 @@ static void model_settle(struct tb_catalog *c, uint32_t model)
     }
     if (!tb_id_equal(&head.uid, &m->head.uid)) {
         m->head = head;
-        tb_row_mark(&c->models, model, TB_CATALOG_PERSIST_POINTER);
+        tb_table_mark(&c->models, model, TB_CATALOG_PERSIST_POINTER);
     }
     tb_retention_settle(c, model);
     tb_catalog_crossing_settle(c, model);

@@ -104,6 +104,6 @@ void tb_catalog_site_activated_settle(struct tb_catalog *c, uint32_t model)
             continue;
         v->activated_here = true;
         c->waits_touched = true;
-        tb_row_mark(&c->versions, i, TB_CATALOG_SITE_STATE);
+        tb_table_mark(&c->versions, i, TB_CATALOG_SITE_STATE);
     }
 }

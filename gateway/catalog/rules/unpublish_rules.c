@@ -66,7 +66,7 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
     const uint32_t version = ref->version;
     TB_ASSERT(tb_reference_answers(ref) && ref->unpublish_with == r);
     ref->unpublished = status != TB_OK && ref->sight == TB_SIGHT_GOES ? TB_PEER_REVOKED : status;
-    tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
+    tb_table_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
     {
         if (!leaves_with(reference_at(c, i), r)) continue;
@@ -101,7 +101,7 @@ void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference)
     tb_reference_sight_moves(ref, TB_SIGHT_COMES_BACK);
     ref->unpublished = TB_TIMEOUT;
     ref->unpublish_shard = ref->shard;
-    tb_row_mark(&c->references, reference, TB_CATALOG_UNPUBLISHED);
+    tb_table_mark(&c->references, reference, TB_CATALOG_UNPUBLISHED);
 }
 
 tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c)

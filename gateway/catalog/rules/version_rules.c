@@ -62,7 +62,7 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     TB_ASSERT(v->key.shard_count <= TB_SHARDS_MAX && v->known_count == v->key.shard_count);
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         roots[s] = v->shards[s].info.root;
-    v->key.root = tb_version_root(&v->key, roots);
+    v->key.root = tb_version_key_root(&v->key, roots);
     tb_version_name_ready(c, version);
 }
 
@@ -73,7 +73,7 @@ static void settle_kept(struct tb_catalog *c, uint32_t version)
     if (v->life != TB_LIFE_READY || !(v->whole || tb_version_safe_elsewhere(c, v))) return;
     tb_version_moves(v, TB_VERSION_BECOMES_KEPT);
     v->why = v->whole ? "whole_here" : "whole_at_a_durable_site";
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_table_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_references_tell(c, version, TB_OK, false);
 }
 
@@ -165,7 +165,7 @@ static void settle_site_state(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     const bool whole = tb_version_here(v);
-    if (whole && !v->whole_told) tb_row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    if (whole && !v->whole_told) tb_table_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
     v->whole_told = whole; /* what rotted and is back is told of again: peers may have heard of the rot */
 }
 

@@ -118,7 +118,7 @@ static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint
 static void look_for_newest(struct tb_catalog *c, uint32_t wait)
 {
     const struct wait *w = wait_at(c, wait);
-    const uint32_t model = tb_model_find(c, &w->q.model);
+    const uint32_t model = tb_catalog_model_find(c, &w->q.model);
     TB_ASSERT(model != NONE); /* it was there when the wait began, and models stay */
     uint32_t v = NONE;
     if (!group_decides(c, w, model, &v)) v = newest_that_satisfies(c, w, model);
@@ -144,7 +144,7 @@ static uint32_t exact_version(const struct tb_catalog *c, uint32_t model, uint64
 static void look_for_exact(struct tb_catalog *c, uint32_t wait)
 {
     const struct tb_catalog_wait *q = &wait_at(c, wait)->q;
-    const uint32_t i = exact_version(c, tb_model_find(c, &q->model), q->run_order, q->number);
+    const uint32_t i = exact_version(c, tb_catalog_model_find(c, &q->model), q->run_order, q->number);
     if (i == NONE) return;
     struct version *v = version_at(c, i);
     const enum tb_status ended = tb_version_status(c, v);

@@ -37,8 +37,8 @@ static enum tb_status ask(struct adopting *a, const char *key, json_t *value,
         s = TB_BAD_ARGUMENT;
     }
     if (s == TB_OK)
-        s = tb_control_ask_with(tb_control_path(a->call), request, files, ASK_TIMEOUT_MS, reply_out,
-                                a->error);
+        s = tb_control_client_ask_with(tb_control_client_path(a->call), request, files, ASK_TIMEOUT_MS,
+                                       reply_out, a->error);
     json_decref(request);
     if (s == TB_OK) *adopt_out = json_object_get(*reply_out, "adopt");
     return s;
@@ -82,7 +82,7 @@ static enum tb_cli_exit say_end(struct adopting *a, const json_t *adopt)
 {
     const uint64_t claimed = tb_count_of(adopt, "claimed_bytes"), bytes = tb_count_of(adopt, "bytes");
     const char *name = json_string_value(json_object_get(adopt, "status"));
-    const enum tb_status s = name != NULL ? tb_control_status(name) : TB_PEER_GARBLED;
+    const enum tb_status s = name != NULL ? tb_control_client_status(name) : TB_PEER_GARBLED;
     if (s != TB_OK) return tb_say_failure(a->call, s, "%s", tb_text_of(adopt, "why").text);
     const char *why = json_string_value(json_object_get(adopt, "why"));
     const bool said = why != NULL && why[0] != '\0';

@@ -16,7 +16,7 @@
 #include "base/system_calls.h"
 #include "gateway/cli/options.h"
 
-const char *tb_control_path(const struct tb_cli_call *call)
+const char *tb_control_client_path(const struct tb_cli_call *call)
 {
     const char *path = tb_cli_text(call, "control");
     if (path == NULL) path = getenv("TOMBOLO_CONTROL");
@@ -58,7 +58,7 @@ static enum tb_status connect_to(const char *path, int *fd_out, char error[512])
                   path, strerror(why));
 }
 
-int tb_control_process(const char *path)
+int tb_control_client_process(const char *path)
 {
     int fd = -1, process = -1;
     char error[512];
@@ -182,7 +182,7 @@ static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, cha
     }
 }
 
-enum tb_status tb_control_status(const char *name)
+enum tb_status tb_control_client_status(const char *name)
 {
 #define ROW(value, number, text)                                                                             \
     if (strcmp(name, tb_status_name(value)) == 0) return value;
@@ -191,7 +191,7 @@ enum tb_status tb_control_status(const char *name)
     return TB_PEER_GARBLED;
 }
 
-enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_out, char error[512])
+enum tb_status tb_control_client_reply(const char *text, size_t count, json_t **reply_out, char error[512])
 {
     json_t *reply = json_loadb(text, count, JSON_REJECT_DUPLICATES, NULL);
     const json_t *ok = json_object_get(reply, "ok");
@@ -205,7 +205,7 @@ enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_o
     }
     const char *name = json_string_value(json_object_get(reply, "status"));
     const char *why = json_string_value(json_object_get(reply, "error"));
-    const enum tb_status status = name == NULL ? TB_PEER_GARBLED : tb_control_status(name);
+    const enum tb_status status = name == NULL ? TB_PEER_GARBLED : tb_control_client_status(name);
     (void)refuse(error, status, "%s", why != NULL && why[0] != '\0' ? why : tb_status_text(status));
     json_decref(reply);
     return status == TB_OK ? TB_PEER_GARBLED : status;
@@ -224,19 +224,20 @@ static enum tb_status converse(int fd, const char *line, const struct tb_control
     s = send_line(fd, "\n", 1, until, error);
     if (s != TB_OK) return s;
     s = receive_line(fd, &answer, until, error);
-    if (s == TB_OK) s = tb_control_reply(answer.bytes, answer.used, reply_out, error);
+    if (s == TB_OK) s = tb_control_client_reply(answer.bytes, answer.used, reply_out, error);
     tb_free(answer.bytes);
     return s;
 }
 
-enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
-                              char error[512])
+enum tb_status tb_control_client_ask(const char *path, json_t *request, uint32_t timeout_ms,
+                                     json_t **reply_out, char error[512])
 {
-    return tb_control_ask_with(path, request, NULL, timeout_ms, reply_out, error);
+    return tb_control_client_ask_with(path, request, NULL, timeout_ms, reply_out, error);
 }
 
-enum tb_status tb_control_ask_with(const char *path, json_t *request, const struct tb_control_send *files,
-                                   uint32_t timeout_ms, json_t **reply_out, char error[512])
+enum tb_status tb_control_client_ask_with(const char *path, json_t *request,
+                                          const struct tb_control_send *files, uint32_t timeout_ms,
+                                          json_t **reply_out, char error[512])
 {
     TB_ASSERT(request == NULL || json_is_object(request));
     int fd = -1;

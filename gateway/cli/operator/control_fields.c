@@ -15,8 +15,8 @@ enum tb_cli_exit tb_cli_ask(const struct tb_cli_call *call, json_t *request, jso
     char error[512] = "";
     const uint64_t seconds = tb_cli_number(call, "timeout", ASK_TIMEOUT_S);
     const enum tb_status s =
-        tb_control_ask(tb_control_path(call), request, seconds > 3600 ? 3600000u : (uint32_t)seconds * 1000u,
-                       reply_out, error);
+        tb_control_client_ask(tb_control_client_path(call), request,
+                              seconds > 3600 ? 3600000u : (uint32_t)seconds * 1000u, reply_out, error);
     json_decref(request);
     return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
 }

@@ -50,7 +50,7 @@ static void note_why(struct tb_rows *rows, json_t *row, const json_t *said)
 {
     char next[sizeof(struct tb_field)];
     json_t *notes = json_array();
-    const char *advice = tb_lag_advice(tb_text_of(said, "reason").text);
+    const char *advice = tb_lag_verdict_advice(tb_text_of(said, "reason").text);
     note_reason(rows, notes, said);
     note_source(rows, notes, said);
     if (advice != NULL) {
@@ -105,13 +105,13 @@ static enum tb_cli_exit check(const struct tb_cli_call *call, const json_t *repl
     const size_t count = json_array_size(rows);
     enum tb_lag_severity worst = count > 0 ? TB_LAG_FINE : TB_LAG_NOT_KNOWN;
     for (size_t i = 0; i < count; i++)
-        worst = tb_lag_worse(worst, tb_lag_severity_of(json_array_get(rows, i), warn_s, crit_s));
+        worst = tb_lag_verdict_worse(worst, tb_lag_verdict_severity(json_array_get(rows, i), warn_s, crit_s));
     (void)printf("TOMBOLO %s", severities[worst]);
     if (count == 0) (void)printf(": this gateway knows no such model");
     bool first = true;
     for (size_t i = 0; i < count; i++) {
         const json_t *row = json_array_get(rows, i);
-        if (tb_lag_severity_of(row, warn_s, crit_s) == TB_LAG_FINE) continue;
+        if (tb_lag_verdict_severity(row, warn_s, crit_s) == TB_LAG_FINE) continue;
         print_trouble(row, first);
         first = false;
     }
@@ -132,7 +132,7 @@ static enum tb_cli_exit ask(const struct tb_cli_call *call, json_t **reply_out)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
     }
     const enum tb_cli_exit asked = tb_cli_ask(call, request, reply_out);
-    if (asked == TB_CLI_DONE) tb_lag_sort(json_object_get(*reply_out, "lag"));
+    if (asked == TB_CLI_DONE) tb_lag_verdict_sort(json_object_get(*reply_out, "lag"));
     return asked;
 }
 

@@ -28,7 +28,7 @@ static bool is_wanted(const json_t *row)
     return has_reason(row, "pinned") || has_reason(row, "no-subscriber");
 }
 
-bool tb_lag_is_behind(const json_t *row)
+bool tb_lag_verdict_is_behind(const json_t *row)
 {
     return json_integer_value(json_object_get(row, "versions")) > 0 && !is_wanted(row);
 }
@@ -43,7 +43,7 @@ static double seconds_of(const json_t *row)
 static int class_of(const json_t *row)
 {
     if (!is_known(row)) return 1;
-    if (tb_lag_is_behind(row)) return 0;
+    if (tb_lag_verdict_is_behind(row)) return 0;
     if (has_reason(row, "up-to-date")) return 4;
     return is_wanted(row) ? 3 : 2;
 }
@@ -63,7 +63,7 @@ static int worst_first(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-void tb_lag_sort(json_t *rows)
+void tb_lag_verdict_sort(json_t *rows)
 {
     const size_t count = json_array_size(rows);
     struct placed *placed = count > 0 ? tb_calloc(count, sizeof *placed) : NULL;
@@ -78,16 +78,16 @@ void tb_lag_sort(json_t *rows)
 
 /* ---- severity ---- */
 
-enum tb_lag_severity tb_lag_severity_of(const json_t *row, double warn_s, double crit_s)
+enum tb_lag_severity tb_lag_verdict_severity(const json_t *row, double warn_s, double crit_s)
 {
     TB_ASSERT(warn_s >= 0 && crit_s >= 0);
     if (!is_known(row)) return TB_LAG_NOT_KNOWN;
-    if (!tb_lag_is_behind(row)) return TB_LAG_FINE;
+    if (!tb_lag_verdict_is_behind(row)) return TB_LAG_FINE;
     if (seconds_of(row) >= crit_s) return TB_LAG_CRITICAL;
     return seconds_of(row) >= warn_s ? TB_LAG_WARNING : TB_LAG_FINE;
 }
 
-enum tb_lag_severity tb_lag_worse(enum tb_lag_severity a, enum tb_lag_severity b)
+enum tb_lag_severity tb_lag_verdict_worse(enum tb_lag_severity a, enum tb_lag_severity b)
 {
     static const int rank[] = {
         [TB_LAG_FINE] = 0, [TB_LAG_WARNING] = 1, [TB_LAG_NOT_KNOWN] = 2, [TB_LAG_CRITICAL] = 3};
@@ -97,7 +97,7 @@ enum tb_lag_severity tb_lag_worse(enum tb_lag_severity a, enum tb_lag_severity b
 
 /* ---- what to do ---- */
 
-const char *tb_lag_advice(const char *reason)
+const char *tb_lag_verdict_advice(const char *reason)
 {
     static const struct {
         const char *reason, *advice;

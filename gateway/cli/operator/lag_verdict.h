@@ -17,15 +17,15 @@ enum tb_lag_severity {
 
 /* Worst first: those behind, by how long; then what is not known; then what does not use what it
  * has; then what an operator wants so; then what is well. Rows that are alike keep their order. */
-void tb_lag_sort(json_t *rows);
+void tb_lag_verdict_sort(json_t *rows);
 /* It lacks versions, and nobody wants it so. */
-bool tb_lag_is_behind(const json_t *row);
+bool tb_lag_verdict_is_behind(const json_t *row);
 /* A row that is behind for `warn_s` seconds or more is a warning, for `crit_s` critical. One that
  * an operator has pinned is fine. */
-enum tb_lag_severity tb_lag_severity_of(const json_t *row, double warn_s, double crit_s);
+enum tb_lag_severity tb_lag_verdict_severity(const json_t *row, double warn_s, double crit_s);
 /* Critical is worse than not known, and that is worse than a warning. */
-enum tb_lag_severity tb_lag_worse(enum tb_lag_severity a, enum tb_lag_severity b);
+enum tb_lag_severity tb_lag_verdict_worse(enum tb_lag_severity a, enum tb_lag_severity b);
 /* The next command or place to look at, for a reason's name. NULL: nothing is to be done. */
-const char *tb_lag_advice(const char *reason);
+const char *tb_lag_verdict_advice(const char *reason);
 
 #endif

@@ -354,11 +354,11 @@ static enum tb_cli_exit describe_text(const struct tb_cli_call *call, const stru
     struct tb_table_style style = tb_cli_table_style(call);
     style.headers = true;
     (void)printf("%s %s\n", n->one, tb_text_of(row, "name").text);
-    tb_table_describe(stdout, n->totals != NULL ? n->total_columns : n->columns, row);
+    tb_columns_describe(stdout, n->totals != NULL ? n->total_columns : n->columns, row);
     for (const struct section *s = n->sections; s < n->sections + SECTIONS_MAX && s->title != NULL; s++) {
         json_t *rows = rows_of_section(s, a, row, &lacking);
         (void)printf("\n%s%s\n", s->title, json_array_size(rows) == 0 ? ": none" : "");
-        if (json_array_size(rows) > 0) tb_table_print(stdout, s->columns, rows, &style);
+        if (json_array_size(rows) > 0) tb_columns_print(stdout, s->columns, rows, &style);
         json_decref(rows);
     }
     return lacking ? tb_say_failure(call, TB_SITE_NOMEM, "no memory for all of it") : TB_CLI_DONE;

@@ -98,7 +98,7 @@ static void put_eta(struct tb_rows *rows, json_t *row, const json_t *from)
     const json_t *eta = json_object_get(from, "eta_s");
     if (json_array_size(eta) == 2)
         tb_row_copy_as(rows, row, "eta_s", eta);
-    else if (!is_known(from) || tb_lag_is_behind(from))
+    else if (!is_known(from) || tb_lag_verdict_is_behind(from))
         tb_row_put(rows, row, "eta_s", json_null());
 }
 
@@ -173,7 +173,7 @@ static void count_lag(struct tb_rows *rows, json_t *row, const json_t *from)
 {
     const bool first = json_object_get(row, "models") == NULL, known = is_known(from);
     tb_row_count(rows, row, "models", tb_count_of(row, "models") + 1);
-    if (known) tb_row_count(rows, row, "behind", tb_count_of(row, "behind") + tb_lag_is_behind(from));
+    if (known) tb_row_count(rows, row, "behind", tb_count_of(row, "behind") + tb_lag_verdict_is_behind(from));
     if (!known) tb_row_count(rows, row, "unknown", tb_count_of(row, "unknown") + 1);
     if (!first) return;
     tb_row_copy(rows, row, from, "reason");
@@ -201,7 +201,7 @@ static json_t *worst_first(const struct tb_answers *a, struct tb_rows *rows)
     const json_t *lag = json_object_get(a->lag, "lag");
     json_t *sorted = json_is_array(lag) ? json_copy((json_t *)(uintptr_t)lag) : json_array();
     rows->lacking |= sorted == NULL;
-    tb_lag_sort(sorted);
+    tb_lag_verdict_sort(sorted);
     return sorted;
 }
 
@@ -284,7 +284,7 @@ static void put_followers(struct tb_rows *rows, json_t *row, const char *model, 
         if (strcmp(tb_text_of(from, "model").text, model) != 0) continue;
         if (strcmp(tb_text_of(from, "site").text, here.text) == 0) continue;
         sites++;
-        behind += is_known(from) && tb_lag_is_behind(from);
+        behind += is_known(from) && tb_lag_verdict_is_behind(from);
         unknown += !is_known(from);
     }
     if (sites == 0) return;

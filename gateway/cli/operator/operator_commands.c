@@ -298,7 +298,8 @@ static bool is_away(const struct tb_cli_call *call, uint64_t pid)
 {
     json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", "status");
     char error[512];
-    const enum tb_status s = tb_control_ask(tb_control_path(call), request, DRAIN_ASK_MS, &reply, error);
+    const enum tb_status s =
+        tb_control_client_ask(tb_control_client_path(call), request, DRAIN_ASK_MS, &reply, error);
     const bool away = s == TB_GATEWAY_AWAY || (s == TB_OK && tb_count_of(reply, "pid") != pid);
     json_decref(request);
     json_decref(reply);
@@ -325,7 +326,8 @@ enum tb_cli_exit tb_cli_drain(const struct tb_cli_call *call)
 {
     json_t *reply = NULL;
     TB_ASSERT(call->argument_count == 0); /* the table of commands says so */
-    const int process = tb_cli_given(call, "wait") ? tb_control_process(tb_control_path(call)) : -1;
+    const int process =
+        tb_cli_given(call, "wait") ? tb_control_client_process(tb_control_client_path(call)) : -1;
     enum tb_cli_exit code = tb_cli_ask(call, tb_cli_act(call, json_pack("{s:s}", "cmd", "drain")), &reply);
     if (code == TB_CLI_DONE) {
         const uint64_t pid = tb_count_of(reply, "pid");

@@ -44,7 +44,7 @@ enum tb_cli_exit tb_cli_table_sort(const struct tb_cli_call *call, json_t *rows,
     char names[512] = "";
     size_t used = 0;
     const char *by = tb_cli_text(call, "sort");
-    if (by == NULL || tb_table_sort(rows, columns, by)) return TB_CLI_DONE;
+    if (by == NULL || tb_columns_sort(rows, columns, by)) return TB_CLI_DONE;
     for (const struct tb_column *c = columns; c->key != NULL && used < sizeof names; c++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", c->key);
     return tb_say_usage(call->command->name, tb_cli_given(call, "json"),
@@ -60,7 +60,7 @@ enum tb_cli_exit tb_cli_table_show(const struct tb_cli_call *call, struct tb_row
     }
     const struct tb_table_style style = tb_cli_table_style(call);
     const enum tb_cli_exit sorted = tb_cli_table_sort(call, rows.list, columns);
-    if (sorted == TB_CLI_DONE) tb_table_print(stdout, columns, rows.list, &style);
+    if (sorted == TB_CLI_DONE) tb_columns_print(stdout, columns, rows.list, &style);
     json_decref(rows.list);
     return sorted;
 }

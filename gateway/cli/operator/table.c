@@ -278,8 +278,8 @@ static void put_notes(FILE *to, const json_t *notes, uint32_t width)
     }
 }
 
-void tb_table_print(FILE *to, const struct tb_column *columns, const json_t *rows,
-                    const struct tb_table_style *style)
+void tb_columns_print(FILE *to, const struct tb_column *columns, const json_t *rows,
+                      const struct tb_table_style *style)
 {
     const bool tsv = style->form == TB_TABLE_TSV;
     const struct layout l = layout_of(columns, rows, style);
@@ -292,7 +292,7 @@ void tb_table_print(FILE *to, const struct tb_column *columns, const json_t *row
     }
 }
 
-void tb_table_describe(FILE *to, const struct tb_column *columns, const json_t *row)
+void tb_columns_describe(FILE *to, const struct tb_column *columns, const json_t *row)
 {
     char cell[TB_TABLE_CELL_BYTES];
     for (const struct tb_column *c = columns; c->key != NULL; c++) {
@@ -372,7 +372,7 @@ static const char *column_named(const struct tb_column *columns, const char *nam
     return NULL;
 }
 
-bool tb_table_sort(json_t *rows, const struct tb_column *columns, const char *by)
+bool tb_columns_sort(json_t *rows, const struct tb_column *columns, const char *by)
 {
     const bool greatest_first = by[0] == '-';
     const char *key = column_named(columns, by + greatest_first);

@@ -52,15 +52,15 @@ struct tb_table_style {
 
 /* A row may have `notes`, an array of strings: for people each is a line below its row. TSV has the
  * keys as its first line, values in the units of the keys, and no notes. */
-void tb_table_print(FILE *to, const struct tb_column *columns, const json_t *rows,
-                    const struct tb_table_style *style);
+void tb_columns_print(FILE *to, const struct tb_column *columns, const json_t *rows,
+                      const struct tb_table_style *style);
 
 /* One row, a line for each of its fields. */
-void tb_table_describe(FILE *to, const struct tb_column *columns, const json_t *row);
+void tb_columns_describe(FILE *to, const struct tb_column *columns, const json_t *row);
 
 /* By a column's key, or the first word of its title; behind "-" the greatest first. Numbers in a
  * text count as numbers. Rows without a value are the last; rows that are alike keep their order.
  * False: there is no such column. */
-bool tb_table_sort(json_t *rows, const struct tb_column *columns, const char *by);
+bool tb_columns_sort(json_t *rows, const struct tb_column *columns, const char *by);
 
 #endif

@@ -90,7 +90,8 @@ enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call)
     const uint32_t ms = (uint32_t)seconds * 1000u;
     json_t *request = json_pack("{s:s, s:s, s:I}", "cmd", "verify", "model", call->arguments[0], "timeout_ms",
                                 (json_int_t)ms);
-    const enum tb_status s = tb_control_ask(tb_control_path(call), request, ms + MORE_MS, &reply, error);
+    const enum tb_status s =
+        tb_control_client_ask(tb_control_client_path(call), request, ms + MORE_MS, &reply, error);
     json_decref(request);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
     const bool differs = tb_count_of(reply, "differs") > 0;

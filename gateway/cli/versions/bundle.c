@@ -56,7 +56,7 @@ static bool ends_with(const char *text, const char *end)
 
 bool tb_bundle_name_valid(const char *name)
 {
-    return tb_file_name_valid(name);
+    return tb_blob_file_name_valid(name);
 }
 
 static int64_t time_of(const struct stat *st)

@@ -123,7 +123,7 @@ static bool ask_held(const struct publishing *p, uint64_t *held_out, uint64_t *b
     tb_id_format(&id, wanted);
     json_t *request = json_pack("{s:s, s:s}", "cmd", "versions", "model", p->model);
     const enum tb_status s =
-        tb_control_ask(tb_control_path(p->call), request, PROGRESS_ASK_MS, &reply, error);
+        tb_control_client_ask(tb_control_client_path(p->call), request, PROGRESS_ASK_MS, &reply, error);
     json_decref(request);
     if (s != TB_OK) return false;
     bool found = false;

@@ -55,7 +55,8 @@ static json_t *ask(const struct tb_cli_call *call, json_t *request)
 {
     json_t *reply = NULL;
     char error[512];
-    const enum tb_status s = tb_control_ask(tb_control_path(call), request, ASK_MS, &reply, error);
+    const enum tb_status s =
+        tb_control_client_ask(tb_control_client_path(call), request, ASK_MS, &reply, error);
     json_decref(request);
     return s == TB_OK ? reply : NULL;
 }

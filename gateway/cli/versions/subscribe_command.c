@@ -67,7 +67,7 @@ static enum tb_cli_exit after_version(struct tb_following *f, const struct tb_ta
     run_hook(f, t);
     if (keep > 0) s = tb_folders_keep(&f->folders, f->model, keep);
     if (s != TB_OK) (void)tb_follow_folder_failed(f, s); /* the next version tries again */
-    tb_withdrawn_list(f);
+    tb_withdrawn_folders_list(f);
     return code;
 }
 
@@ -92,7 +92,7 @@ static int wait_version(struct tb_following *f, uint64_t run, uint64_t number, b
         s = tb_wait(f->session, &options, v_out);
         if (s != TB_OK)
             tb_progress_show(&f->progress, exact ? "waiting for the version" : "waiting for a version", 0, 0);
-        if (s != TB_OK && f->follows) tb_withdrawn_ask_next(f);
+        if (s != TB_OK && f->follows) tb_withdrawn_folders_ask_next(f);
     } while (tb_slice_again(&f->deadline, &s));
     tb_progress_end(&f->progress);
     return s;
@@ -158,9 +158,10 @@ static bool goes_back(struct tb_following *f, const struct tb_version_info *v)
     const bool older =
         v->run_order < newest->run_order || (v->run_order == newest->run_order && v->number < newest->number);
     if (!f->any_newest || !older) return false;
-    tb_withdrawn_ask_all(f);
+    tb_withdrawn_folders_ask_all(f);
     tb_folder_name(newest->run_order, newest->number, name);
-    if (tb_folder_look(&f->folders, name, &marker) == TB_FOLDER_WITHDRAWN || tb_withdrawn_is(f, &newest->uid))
+    if (tb_folder_look(&f->folders, name, &marker) == TB_FOLDER_WITHDRAWN ||
+        tb_withdrawn_folders_has(f, &newest->uid))
         return false;
     if (is_pinned(f, v)) return false;
     (void)tb_say_failure(f->call, TB_BAD_STATE,
@@ -183,7 +184,7 @@ static enum tb_cli_exit follow(struct tb_following *f)
     uint64_t run = 0;
     uint64_t number = 0;
     if (text != NULL && !tb_cli_version_of(text, &run, &number)) return TB_CLI_USAGE; /* looked at before */
-    tb_withdrawn_ask_all(f);
+    tb_withdrawn_folders_ask_all(f);
     if (f->follows) find_newest(f);
     for (;;) {
         struct tb_version_info v;

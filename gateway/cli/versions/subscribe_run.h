@@ -82,12 +82,12 @@ int tb_follow_wait_room(struct tb_following *f, const struct tb_version_info *v)
 /* ---- withdrawn_folders.c: versions that were withdrawn after they came ---- */
 
 /* Asks the gateway; what it does not know or cannot say is no withdrawal. */
-bool tb_withdrawn_is(const struct tb_following *f, const struct tb_uid *uid);
+bool tb_withdrawn_folders_has(const struct tb_following *f, const struct tb_uid *uid);
 /* Reads anew which versions stand in DIR. */
-void tb_withdrawn_list(struct tb_following *f);
+void tb_withdrawn_folders_list(struct tb_following *f);
 /* One folder at a time, so that a DIR with many of them costs the gateway a question a slice. */
-void tb_withdrawn_ask_next(struct tb_following *f);
+void tb_withdrawn_folders_ask_next(struct tb_following *f);
 /* Reads DIR anew, and asks about each. */
-void tb_withdrawn_ask_all(struct tb_following *f);
+void tb_withdrawn_folders_ask_all(struct tb_following *f);
 
 #endif

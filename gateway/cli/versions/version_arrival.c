@@ -253,9 +253,9 @@ static enum tb_taken use_staged(struct tb_following *f, struct tb_taking *t)
         t->code = tb_follow_folder_failed(f, s);
         return TB_TAKE_FAILED;
     }
-    tb_withdrawn_list(f);
+    tb_withdrawn_folders_list(f);
     s = activate(f, &t->v->uid);
-    if (s == TB_VERSION_WITHDRAWN) tb_withdrawn_ask_all(f);
+    if (s == TB_VERSION_WITHDRAWN) tb_withdrawn_folders_ask_all(f);
     return s == TB_OK ? TB_TAKEN : fetch_failed(f, t, s, "activating");
 }
 

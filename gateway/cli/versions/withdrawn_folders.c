@@ -8,12 +8,12 @@
 #include "gateway/cli/versions/bundle.h"
 #include "gateway/cli/versions/subscribe_run.h"
 
-bool tb_withdrawn_is(const struct tb_following *f, const struct tb_uid *uid)
+bool tb_withdrawn_folders_has(const struct tb_following *f, const struct tb_uid *uid)
 {
     return tb_wait_site(f->session, uid, NULL, TB_SITE_HOLDS, 0) == TB_VERSION_WITHDRAWN;
 }
 
-void tb_withdrawn_list(struct tb_following *f)
+void tb_withdrawn_folders_list(struct tb_following *f)
 {
     tb_free(f->entries);
     f->entries = NULL;
@@ -59,10 +59,10 @@ static void ask_about(struct tb_following *f, uint32_t at)
     struct tb_uid uid;
     if (entry->withdrawn || !tb_id_parse(entry->marker.uid, &id)) return;
     memcpy(uid.bytes, id.bytes, sizeof uid.bytes);
-    if (tb_withdrawn_is(f, &uid)) mark_withdrawn(f, entry);
+    if (tb_withdrawn_folders_has(f, &uid)) mark_withdrawn(f, entry);
 }
 
-void tb_withdrawn_ask_next(struct tb_following *f)
+void tb_withdrawn_folders_ask_next(struct tb_following *f)
 {
     if (f->entry_count == 0) return;
     TB_ASSERT(f->entry_at < f->entry_count);
@@ -70,9 +70,9 @@ void tb_withdrawn_ask_next(struct tb_following *f)
     ask_about(f, f->entry_at);
 }
 
-void tb_withdrawn_ask_all(struct tb_following *f)
+void tb_withdrawn_folders_ask_all(struct tb_following *f)
 {
-    tb_withdrawn_list(f);
+    tb_withdrawn_folders_list(f);
     for (uint32_t i = 0; i < f->entry_count && !tb_signals_caught(); i++)
         ask_about(f, i);
 }

@@ -86,8 +86,8 @@ enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply
     const bool changes = json_object_get(request, "rate") != NULL ||
                          json_object_get(request, "schedule") != NULL ||
                          json_object_get(request, "day_bytes") != NULL;
-    if (!changes) return tb_limit_command(user, request, reply, error);
-    return audited("limit", tb_limit_command, user, request, reply, error);
+    if (!changes) return tb_limits_command(user, request, reply, error);
+    return audited("limit", tb_limits_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error)

@@ -79,7 +79,7 @@ json_t *tb_status_encoded(struct tb_daemon *d)
                      (json_int_t)s.known, "chained", (json_int_t)s.chained);
 }
 
-json_t *tb_choice_json(const struct tb_choice *c)
+json_t *tb_status_choice(const struct tb_choice *c)
 {
     return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "asked", tb_choice_wish_name(c->wish),
                      "link_bytes_per_s", c->goodput, "full", way_json(c, 0), "delta", way_json(c, 1),
@@ -92,5 +92,5 @@ json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer)
     static struct tb_choice c; /* the main loop's alone */
     tb_choice_init(&c, d->config->link_codec, 1);
     if (d->links != NULL && !d->links_restarting) tb_links_choice(d->links, peer, &c);
-    return tb_choice_json(&c);
+    return tb_status_choice(&c);
 }

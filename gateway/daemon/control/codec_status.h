@@ -10,7 +10,7 @@
 struct tb_daemon;
 
 /* New reference; NULL: no memory */
-json_t *tb_choice_json(const struct tb_choice *choice);
+json_t *tb_status_choice(const struct tb_choice *choice);
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer);
 json_t *tb_status_encoded(struct tb_daemon *d);
 

@@ -413,7 +413,7 @@ void tb_control_usage(const struct tb_control *control, struct tb_control_usage 
                                            .spent = control->spent};
 }
 
-const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor)
+const struct tb_identity *tb_control_asker_at(const struct tb_control *control, uint32_t *cursor)
 {
     const struct client *c = control->clients;
     for (uint32_t i = 0; c != NULL && i < *cursor; i++)

@@ -58,6 +58,6 @@ struct tb_control_usage {
 };
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
 /* The identity of each client, by turns; NULL: that was the last. */
-const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor);
+const struct tb_identity *tb_control_asker_at(const struct tb_control *control, uint32_t *cursor);
 
 #endif

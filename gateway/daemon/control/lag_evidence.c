@@ -41,7 +41,7 @@ static void rate_text(const struct tb_peer_limit *limit, char out[TB_RATE_CHARS 
 
 static void of_error(struct tb_daemon *d, uint32_t peer, char out[TB_EVIDENCE_BYTES])
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     (void)snprintf(out, TB_EVIDENCE_BYTES, "%s: %s", tb_peer_site(d, peer),
                    stats->error[0] != '\0' ? stats->error : "not connected yet");
 }
@@ -49,21 +49,21 @@ static void of_error(struct tb_daemon *d, uint32_t peer, char out[TB_EVIDENCE_BY
 /* `sends`: what crosses goes to the peer. */
 static void of_rate(struct tb_daemon *d, uint32_t peer, bool sends, char out[TB_EVIDENCE_BYTES])
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     const enum tb_limit limit = tb_links_most_limit(stats);
     char cap[TB_RATE_CHARS + 4] = "";
     if (sends && limit == TB_LIMIT_CAP) rate_text(&d->limits[peer], cap);
     (void)snprintf(out, TB_EVIDENCE_BYTES, "%s %s: %llu bytes/s over %u streams, rtt %.1f ms%s%s%s",
                    sends ? "to" : "from", tb_peer_site(d, peer),
                    (unsigned long long)d->goodput[peer].bytes_per_s, stats->stream_count,
-                   (double)stats->rtt / 1e6, sends ? ", limited by " : "", sends ? tb_limit_name(limit) : "",
-                   cap);
+                   (double)stats->rtt / 1e6, sends ? ", limited by " : "",
+                   sends ? tb_bottleneck_name(limit) : "", cap);
 }
 
 static void of_link(struct tb_daemon *d, uint32_t peer, uint16_t reason, bool sends,
                     char out[TB_EVIDENCE_BYTES])
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     if (!stats->up || (reason == TB_LAG_MTU && stats->error[0] != '\0'))
         of_error(d, peer, out);
     else
@@ -73,7 +73,7 @@ static void of_link(struct tb_daemon *d, uint32_t peer, uint16_t reason, bool se
 /* Its link is up, and it says nothing of the model. */
 static void of_silence(struct tb_daemon *d, uint32_t peer, tb_time_ns heard_at, char out[TB_EVIDENCE_BYTES])
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     if (heard_at == 0)
         (void)snprintf(out, TB_EVIDENCE_BYTES,
                        "%s: the link is up for %.1f s, and nothing was said of the model",
@@ -164,7 +164,7 @@ static bool of_earlier(struct tb_daemon *d, const struct tb_site_lag *l, char ou
 static void of_operator(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     struct tb_catalog_version_view v;
-    if (!tb_site_held_back(d, l, &v)) return;
+    if (!tb_site_lag_held_back(d, l, &v)) return;
     const char *who = v.pinned ? v.pinned_by : v.who;
     const char *ends = "";
     if (v.pinned && !v.whole) ends = ", which is not held here: readers get none";
@@ -211,7 +211,7 @@ static void of_right_here(struct tb_daemon *d, const struct tb_site_lag *l, char
 {
     const struct tb_identity lacks = {
         .kind = TB_IDENTITY_GATEWAY, .site = d->config->site, .name = d->config->gateway};
-    if (l->source == UINT32_MAX || !tb_site_link(d, l->source)->up) return;
+    if (l->source == UINT32_MAX || !tb_site_lag_link(d, l->source)->up) return;
     if (tb_links_denied(d->links, l->source, &l->model->name))
         of_right(&l->model->name, tb_peer_site(d, l->source), &lacks, out);
     else
@@ -222,7 +222,7 @@ static void of_source(struct tb_daemon *d, const struct tb_site_lag *l, char out
 {
     const uint16_t reason = l->state.reason;
     if (l->source == UINT32_MAX) return;
-    const bool up = tb_site_link(d, l->source)->up;
+    const bool up = tb_site_lag_link(d, l->source)->up;
     if (up && tb_lag_is_of_link(reason))
         of_relay(d, l->source, out);
     else if (up && reason == TB_LAG_UNKNOWN)
@@ -252,7 +252,7 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
     switch (l->state.reason) {
     case TB_LAG_UP_TO_DATE:
     case TB_LAG_NOT_ACTIVATING:
-        (void)tb_live_evidence(d, &l->model->name, out, TB_EVIDENCE_BYTES);
+        (void)tb_live_status_evidence(d, &l->model->name, out, TB_EVIDENCE_BYTES);
         break;
     case TB_LAG_NO_SUBSCRIBER:
         break;
@@ -319,7 +319,7 @@ static bool of_right_there(struct tb_daemon *d, uint32_t peer, const struct tb_n
 {
     const struct tb_config_peer *p = &d->config->peers[peer];
     const struct tb_identity lacks = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
-    if (!tb_site_denied(d, peer, model)) return false;
+    if (!tb_site_lag_denied(d, peer, model)) return false;
     of_right(model, d->site.text, &lacks, out);
     return true;
 }
@@ -349,7 +349,7 @@ static void of_site_behind(struct tb_daemon *d, const struct tb_record *r, uint1
 {
     TB_ASSERT(!tb_name_equal(&r->via, &r->state.site));
     const uint32_t relay = tb_peer_index(d, &r->via);
-    if (relay != UINT32_MAX && !tb_site_link(d, relay)->up)
+    if (relay != UINT32_MAX && !tb_site_lag_link(d, relay)->up)
         of_error(d, relay, out);
     else if (r->known && r->heard_at != 0)
         of_word(r, reason, out);
@@ -367,8 +367,8 @@ void tb_evidence_there(struct tb_daemon *d, const struct tb_record *r, uint16_t 
         return;
     }
     if (peer == UINT32_MAX || tb_lag_is_current(reason)) return;
-    const bool up = tb_site_link(d, peer)->up, crosses = tb_lag_moves(reason) || reason == TB_LAG_STALLED;
-    const bool speaks = tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    const bool up = tb_site_lag_link(d, peer)->up, crosses = tb_lag_moves(reason) || reason == TB_LAG_STALLED;
+    const bool speaks = tb_site_lag_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
     if (up && reason == TB_LAG_DENIED && of_right_there(d, peer, &r->state.model, out)) return;
     if (reason == TB_LAG_BUDGET)
         of_day_there(d, peer, out);

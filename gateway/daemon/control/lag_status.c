@@ -73,7 +73,7 @@ static json_t *row_json(const struct lag_row *r)
 static bool denied(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site)
 {
     const uint32_t peer = tb_peer_index(d, site);
-    return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
+    return peer != UINT32_MAX && tb_site_lag_link(d, peer)->up && tb_site_lag_denied(d, peer, model);
 }
 
 /* ---- this site ---- */

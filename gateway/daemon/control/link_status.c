@@ -45,7 +45,7 @@ static json_t *stream_row(const struct tb_links_stream_stats *s)
                      "received_bytes_per_s", integer(s->received_per_s), "retransmitted_bytes",
                      integer(s->retransmitted_bytes), "queued_bytes", integer(s->unsent_bytes),
                      "window_bytes", integer(s->window_bytes), "records", integer(s->records), "limited_by",
-                     tb_limit_name(s->limit));
+                     tb_bottleneck_name(s->limit));
 }
 
 static json_t *stream_rows(const struct tb_links_stats *stats)
@@ -73,7 +73,7 @@ json_t *tb_status_window(const struct tb_links_stats *stats)
 
 static json_t *link_row(struct tb_daemon *d, uint32_t peer)
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     return json_pack(
         "{s:s, s:b, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "site",
         d->config->peers[peer].site.text, "up", stats->up, "rtt_ms", ms(stats->rtt), "used",
@@ -81,7 +81,7 @@ static json_t *link_row(struct tb_daemon *d, uint32_t peer)
         "goodput_bytes_per_s", integer(d->goodput[peer].bytes_per_s), "queued_parcels",
         integer(stats->queued_parcels), "hedged_bytes", integer(stats->bytes_hedged), "lost",
         integer(stats->streams_lost), "rotated", integer(stats->streams_rotated), "retransmitted_bytes",
-        integer(stats->bytes_retransmitted), "limited_by", tb_limit_name(tb_links_most_limit(stats)),
+        integer(stats->bytes_retransmitted), "limited_by", tb_bottleneck_name(tb_links_most_limit(stats)),
         "window", tb_status_window(stats), "streams", stream_rows(stats));
 }
 

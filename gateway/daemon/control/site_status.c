@@ -161,7 +161,7 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "chunks_bad", stats.chunks_bad);
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
         set_u64(o, "sessions", stats.sessions);
-        put(o, "limit", tb_limit_json(&d->limits[i]));
+        put(o, "limit", tb_limits_json(&d->limits[i]));
         append(list, o);
     }
     return list;
@@ -267,7 +267,7 @@ static json_t *sessions_json(struct tb_daemon *d)
         set_text(o, "identity", v.session.identity);
         put(o, "since_s", json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
         session_models(d, &v.session.id, o);
-        put(o, "serving", tb_live_serving_json(d, &v.session.id));
+        put(o, "serving", tb_live_status_serving(d, &v.session.id));
         put(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
         put(o, "connected", json_boolean(v.attached));
         append(list, o);
@@ -590,12 +590,12 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", tb_audited_withdraw},
-    {"pin", tb_audited_pin},       {"unpin", tb_audited_unpin},   {"rollback", tb_audited_rollback},
-    {"limit", tb_audited_limit},   {"adopt", tb_audited_adopt},   {"drain", tb_audited_drain},
-    {"audit", tb_audit_command},   {"events", tb_events_command}, {"verify", tb_verify_command},
-    {"reload", tb_reload_command}, {"config", tb_config_command}, {NULL, NULL},
+    {"status", cmd_status},        {"versions", cmd_versions},           {"streams", tb_status_streams},
+    {"lag", tb_status_lag},        {"chains", tb_status_chains},         {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},       {"unpin", tb_audited_unpin},          {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},   {"adopt", tb_audited_adopt},          {"drain", tb_audited_drain},
+    {"audit", tb_audit_command},   {"events", tb_events_command},        {"verify", tb_verify_command},
+    {"reload", tb_reload_command}, {"config", tb_reload_config_command}, {NULL, NULL},
 };
 
 static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
@@ -608,10 +608,13 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},        {"versions", cmd_versions},    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},        {"chains", tb_status_chains},  {"withdraw", cmd_refused},
-    {"pin", cmd_refused},          {"unpin", cmd_refused},        {"rollback", cmd_refused},
-    {"limit", cmd_refused},        {"adopt", cmd_refused},        {"drain", cmd_refused},
-    {"verify", cmd_refused},       {"audit", cmd_refused},        {"reload", cmd_refused},
-    {"config", tb_config_command}, {"events", tb_events_command}, {NULL, NULL},
+    {"status", cmd_status},         {"versions", cmd_versions},
+    {"streams", tb_status_streams}, {"lag", tb_status_lag},
+    {"chains", tb_status_chains},   {"withdraw", cmd_refused},
+    {"pin", cmd_refused},           {"unpin", cmd_refused},
+    {"rollback", cmd_refused},      {"limit", cmd_refused},
+    {"adopt", cmd_refused},         {"drain", cmd_refused},
+    {"verify", cmd_refused},        {"audit", cmd_refused},
+    {"reload", cmd_refused},        {"config", tb_reload_config_command},
+    {"events", tb_events_command},  {NULL, NULL},
 };

@@ -208,7 +208,7 @@ static void control_clients_users(struct tb_daemon *d, json_t *users)
 {
     uint32_t cursor = 0;
     const struct tb_identity *identity;
-    while (d->control != NULL && (identity = tb_control_client_at(d->control, &cursor)) != NULL)
+    while (d->control != NULL && (identity = tb_control_asker_at(d->control, &cursor)) != NULL)
         user_add_identity(users, identity, 1);
 }
 
@@ -216,7 +216,7 @@ static void control_read_clients_users(struct tb_daemon *d, json_t *users)
 {
     uint32_t cursor = 0;
     const struct tb_identity *identity;
-    while (d->control_read != NULL && (identity = tb_control_client_at(d->control_read, &cursor)) != NULL)
+    while (d->control_read != NULL && (identity = tb_control_asker_at(d->control_read, &cursor)) != NULL)
         user_add_identity(users, identity, 1);
 }
 
@@ -506,7 +506,7 @@ static uint64_t most_of(struct tb_daemon *d, const char *table, char who_out[TB_
     who_out[0] = 0;
     for (size_t i = 0; i < OWN; i++)
         if (strcmp(own[i].name, table) == 0) return own_most(d, own[i].users, who_out);
-    for (int t = 0; t < TB_LINKS_TABLES_COUNT && tb_links_now(d) != NULL; t++) {
+    for (int t = 0; t < TB_LINKS_TABLES_COUNT && tb_peer_links(d) != NULL; t++) {
         struct tb_links_usage u;
         tb_links_usage(d->links, (enum tb_links_table)t, &u);
         if (strcmp(u.name, table) == 0) return links_most(d, (enum tb_links_table)t, who_out);
@@ -532,7 +532,7 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
         out->name = own[at->own++].name;
         return true;
     }
-    if (at->links >= TB_LINKS_TABLES_COUNT || tb_links_now(d) == NULL) return false;
+    if (at->links >= TB_LINKS_TABLES_COUNT || tb_peer_links(d) == NULL) return false;
     struct tb_links_usage u;
     tb_links_usage(d->links, (enum tb_links_table)at->links++, &u);
     *out = (struct usage){u.name, u.used, u.most, u.bound, u.refused, u.spent};

@@ -11,7 +11,7 @@
 
 #define STEP_BYTES ((uint64_t)16 << 20) /* some 4 ms */
 
-uint32_t tb_home_threads(const struct tb_config *config)
+uint32_t tb_arena_prover_threads(const struct tb_config *config)
 {
     return tb_fabric_threads(config->fabric_threads, tb_cores_allowed() / 2);
 }
@@ -71,7 +71,7 @@ void tb_arena_prover_ask(struct tb_daemon *d, bool moves)
 void tb_arena_prover_start(struct tb_daemon *d)
 {
     struct tb_arena_prover *p = &d->prover;
-    if (tb_home_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
+    if (tb_arena_prover_threads(d->config) > 1 || sem_init(&p->due, 0, 0) != 0) return;
     p->runs = tb_arena_prove_later(d->arena, true) && tb_thread_start(&p->thread, prover_main, d) == 0;
     p->moved = p->runs; /* an anchor lands ahead of the first tick, which sees nothing move */
     if (p->runs) return;

@@ -29,7 +29,7 @@ struct tb_arena_prover {
 };
 
 /* That land chunks from ranks; the other half of the cores is for links. */
-uint32_t tb_home_threads(const struct tb_config *config);
+uint32_t tb_arena_prover_threads(const struct tb_config *config);
 /* Behind tb_arena_open, ahead of tb_arena_prove. Without a thread the arena proves as chunks
  * land. */
 void tb_arena_prover_start(struct tb_daemon *d);

@@ -103,7 +103,7 @@ static enum tb_status begin(struct tb_copy *copy)
                                        .places = places,
                                        .bases = places + n};
     enum tb_status status = d->shelves != NULL ? TB_OK : tb_shelves_open(&d->shelves);
-    if (status == TB_OK) status = tb_shelf_work_begin(d->shelves, &task, &copy->shelf_work);
+    if (status == TB_OK) status = tb_shelves_work_begin(d->shelves, &task, &copy->shelf_work);
     tb_free(places);
     return status;
 }
@@ -117,7 +117,7 @@ void tb_copy_shelf_begin(struct tb_copy *copy)
 
 static void stop(struct tb_copy *copy)
 {
-    tb_shelf_work_end(copy->shelf_work);
+    tb_shelves_work_end(copy->shelf_work);
     copy->shelf_work = NULL;
     copy->shelf_base = NULL;
 }

@@ -7,7 +7,7 @@
  * gets an entry that says so, and comes whole.
  *
  * Threads: all calls are for one thread, the owner's. The work's memory stays until
- * tb_shelf_work_end has returned, which waits for the chunk in hand, 16 MiB at most. */
+ * tb_shelves_work_end has returned, which waits for the chunk in hand, 16 MiB at most. */
 #ifndef TB_DAEMON_SHELVES_H
 #define TB_DAEMON_SHELVES_H
 
@@ -31,10 +31,10 @@ struct tb_shelf_task {
     const struct tb_place *const *places; /* copied; of the version, and of the base, which is whole */
     const struct tb_place *const *bases;
 };
-TB_MUST_USE enum tb_status tb_shelf_work_begin(struct tb_shelves *shelves, const struct tb_shelf_task *task,
-                                               struct tb_shelf_work **work_out);
+TB_MUST_USE enum tb_status tb_shelves_work_begin(struct tb_shelves *shelves, const struct tb_shelf_task *task,
+                                                 struct tb_shelf_work **work_out);
 /* The shelf is closed then. NULL is fine. */
-void tb_shelf_work_end(struct tb_shelf_work *work);
+void tb_shelves_work_end(struct tb_shelf_work *work);
 
 struct tb_shelves_stats {
     uint64_t chunks;    /* with an encoded form */

@@ -153,10 +153,10 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
         tb_log(TB_LOG_WARN, "crossing.refused",
                "peer=%s model=%s number=%llu status=too_large action=not_asked_again", tb_peer_site(d, peer),
                key->model.text, (unsigned long long)key->number);
-        tb_copy_crossing_hopeless(copy);
+        tb_crossing_hopeless(copy);
     } else if (status == TB_AGAIN) {
         tb_copy_life_step(&copy->life, TB_COPY_NEEDS_ROOM);
     } else {
-        tb_copy_crossing_refused(copy, status);
+        tb_crossing_refused(copy, status);
     }
 }

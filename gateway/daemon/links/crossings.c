@@ -88,12 +88,12 @@ void tb_crossing_land_all(struct tb_copy *copy)
 void tb_crossing_proven(struct tb_copy *copy)
 {
     copy->land_due = false;
-    if (tb_links_now(copy->d) == NULL || copy->region == NULL || !tb_copy_is_crossing(copy)) return;
+    if (tb_peer_links(copy->d) == NULL || copy->region == NULL || !tb_copy_is_crossing(copy)) return;
     if (tb_arena_region_complete(copy->region)) tb_crossing_land_all(copy);
 }
 
 /* P10: it is tried again each second, and told of once for each reason. */
-void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
+void tb_crossing_refused(struct tb_copy *copy, enum tb_status why)
 {
     tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_REFUSED, TB_CROSSING_NO_PEER, why))
@@ -103,7 +103,7 @@ void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
 }
 
 /* To ask again would bring the same, in this life. */
-void tb_copy_crossing_hopeless(struct tb_copy *copy)
+void tb_crossing_hopeless(struct tb_copy *copy)
 {
     tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     TB_MOOT(tb_catalog_crossing_hopeless(copy->d->catalog, tb_clock_now(), &copy->key.uid));
@@ -125,7 +125,7 @@ void tb_crossing_pause(struct tb_copy *copy)
     TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
-void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
@@ -144,7 +144,7 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         return;
     }
     const enum tb_status status = ask_in_order(copy);
-    if (status != TB_OK) tb_copy_crossing_refused(copy, status);
+    if (status != TB_OK) tb_crossing_refused(copy, status);
 }
 
 /* Begun before, by this process or the one before it: what is held stays, and the peer brings
@@ -159,7 +159,7 @@ void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer)
 void tb_crossing_retry(struct tb_copy *copy)
 {
     if (copy->life != TB_COPY_AWAITS_ROOM) return;
-    if (ask_in_order(copy) != TB_OK) tb_copy_crossing_refused(copy, TB_PEER_UNREACHABLE);
+    if (ask_in_order(copy) != TB_OK) tb_crossing_refused(copy, TB_PEER_UNREACHABLE);
 }
 
 /* ---- offering ---- */

@@ -17,12 +17,12 @@ void tb_crossing_proven(struct tb_copy *copy); /* relays may bring its chunks fr
  * and the peer brings the rest. */
 void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer);
 /* It was not to be had; it is tried again. */
-void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why);
+void tb_crossing_refused(struct tb_copy *copy, enum tb_status why);
 /* To ask again would bring the same, in this life. */
-void tb_copy_crossing_hopeless(struct tb_copy *copy);
+void tb_crossing_hopeless(struct tb_copy *copy);
 /* Streams land no more of it; held chunks stay. It is asked for again when it may be. */
 void tb_crossing_pause(struct tb_copy *copy);
-void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
 void tb_crossing_offer(struct tb_copy *copy);
 

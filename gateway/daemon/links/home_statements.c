@@ -61,8 +61,8 @@ static const struct tb_said *say(struct tb_daemon *d, struct tb_statement *what)
     const struct tb_said *said = NULL;
     if (status != TB_OK)
         snprintf(why, sizeof why, "%s", tb_status_text(status));
-    else if (tb_statement_counts(d, bytes, (uint32_t)w.used, why))
-        said = tb_statement_keep(d, what, tb_tls_identity(d->tls), bytes, (uint32_t)w.used);
+    else if (tb_statements_counts(d, bytes, (uint32_t)w.used, why))
+        said = tb_statements_keep(d, what, tb_tls_identity(d->tls), bytes, (uint32_t)w.used);
     if (said != NULL)
         d->counters.statements_signed++;
     else
@@ -127,7 +127,7 @@ static uint32_t tell(struct tb_daemon *d, const struct tb_said *said)
 {
     if (said == NULL) return 0;
     const struct tb_span span = {.bytes = said->bytes, .count = said->count};
-    if (tb_links_now(d) == NULL) return 1;
+    if (tb_peer_links(d) == NULL) return 1;
     tb_links_tell_statement(d->links, &said->what.model, &span);
     if (said->what.kind == TB_STATEMENT_VERSION) tb_links_proven(d->links, &said->what.uid);
     return 1;

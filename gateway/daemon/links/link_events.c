@@ -108,7 +108,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     /* Chunks that came from a peer that is gone come from another one that has them: the catalog
      * asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
-    tb_records_link(d, peer, up);
+    tb_site_records_link(d, peer, up);
     tb_daemon_wake(d);
 }
 
@@ -136,18 +136,18 @@ static void links_renewed(void *user, uint32_t peer)
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
     tb_reports_again(d, peer);
     tb_home_runs_up(d, peer);
-    tb_records_link(d, peer, true);
+    tb_site_records_link(d, peer, true);
 }
 
 static void links_granted(void *user, uint32_t peer, const struct tb_name *model)
 {
-    tb_records_tell(user, peer, model);
+    tb_site_records_tell(user, peer, model);
 }
 
 static void links_state(void *user, uint32_t peer, const struct tb_site_state *state)
 {
     struct tb_daemon *d = user;
-    tb_records_state(d, peer, state);
+    tb_site_records_state(d, peer, state);
     tb_withdrawn_answer_state(d, peer, state);
     tb_daemon_wake(d); /* who waits for that site */
 }
@@ -201,7 +201,7 @@ static void unsigned_log(struct tb_daemon *d, uint32_t peer, const struct tb_ver
 /* A gateway of the release before says nothing that this site could wait for. */
 static bool is_home_that_signs(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
-    const uint32_t protocol = tb_site_link(d, peer)->protocol;
+    const uint32_t protocol = tb_site_lag_link(d, peer)->protocol;
     return tb_peer_of_home(d, peer, &key->model) && (protocol == 0 || protocol >= TB_LINKS_PROTOCOL_STATE);
 }
 
@@ -211,12 +211,12 @@ static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_v
                            enum tb_links_version_state state)
 {
     struct tb_catalog_version_view known;
-    if (tb_version_believed(d, peer, key)) return true;
+    if (tb_statements_believed(d, peer, key)) return true;
     if (tb_catalog_version_get(d->catalog, &key->uid, &known))
         return state == TB_LINKS_GONE || tb_digest_equal(&known.key.root, &key->root);
     if (state != TB_LINKS_READY) return false;
     if (is_home_that_signs(d, peer, key) && tb_publishers_said(d, key)) return true; /* see readers_wait */
-    struct tb_site_own *own = tb_site_own(d, &key->model);
+    struct tb_site_own *own = tb_site_lag_own(d, &key->model);
     if (tb_id_is_zero(&own->unsigned_key.uid) || tb_version_key_compare(&own->unsigned_key, key) < 0) {
         own->unsigned_key = *key;
         own->unsigned_peer = peer;
@@ -242,7 +242,7 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
  * then. */
 static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
-    if (!tb_version_believed(d, peer, key))
+    if (!tb_statements_believed(d, peer, key))
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 
@@ -276,7 +276,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
     const bool sound = status == TB_OK || status == TB_SUPERSEDED || status == TB_SITE_NOMEM;
     if (state == TB_LINKS_WITHDRAWN && sound) tb_withdrawn_heard(d, key);
-    if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
+    if (state == TB_LINKS_READY) tb_site_lag_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",
                "peer=%s model=%s number=%llu status=too_large shards=%u of=%u action=not_asked", site->text,
@@ -324,7 +324,7 @@ static void links_statement(void *user, uint32_t peer, const struct tb_span *sai
 {
     struct tb_daemon *d = user;
     struct tb_statement what;
-    if (!tb_statement_heard(d, peer, said, &what)) return;
+    if (!tb_statements_heard(d, peer, said, &what)) return;
     const bool of_version = what.kind == TB_STATEMENT_VERSION || what.kind == TB_STATEMENT_SHARD;
     if (of_version) version_signed(d, &what);
     if (what.kind == TB_STATEMENT_VERSION) {
@@ -349,7 +349,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
                tb_status_name(why));
     copy->failed = why;
     copy->failed_lately = true;
-    if (!tb_copy_is_whole(copy)) tb_copy_crossing_refused(copy, why);
+    if (!tb_copy_is_whole(copy)) tb_crossing_refused(copy, why);
     tb_daemon_wake(d);
 }
 
@@ -396,7 +396,7 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
            tb_peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
            (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
     copy->failed = TB_TOO_LARGE;
-    tb_copy_crossing_hopeless(copy);
+    tb_crossing_hopeless(copy);
     tb_daemon_wake(d);
 }
 
@@ -505,7 +505,7 @@ const struct tb_links_ops tb_link_events = {
     .on_chunk_bad = links_chunk_bad,
     .on_runs_asked = links_runs_asked,
     .on_run_told = links_run_told,
-    .statement_of = tb_statement_to_say,
+    .statement_of = tb_statements_to_say,
     .on_statement = links_statement,
     .base_good = links_base_good,
 };

@@ -204,7 +204,7 @@ static void restart(struct tb_daemon *d)
     tb_limits_tick(d);
     d->links_restarting = true;
     for (uint32_t i = 0; i < d->config->peer_count; i++)
-        tb_records_link(d, i, false);
+        tb_site_records_link(d, i, false);
     tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
     tb_links_close(d->links, restart_closed, d);
 }
@@ -233,7 +233,7 @@ static void come_refused(enum tb_status status, const char error[256])
 enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_config *next)
 {
     static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
-    struct tb_links *links = tb_links_now(d);
+    struct tb_links *links = tb_peer_links(d);
     enum tb_status status = TB_OK;
     uint32_t at = d->config->peer_count;
     char error[256] = "";
@@ -254,7 +254,7 @@ void tb_peer_leaves(struct tb_daemon *d, uint32_t peer)
 {
     TB_ASSERT(peer < d->config->peer_count && !d->config->peers[peer].gone);
     tb_log(TB_LOG_INFO, "peer.left", "peer=%s", tb_peer_site(d, peer));
-    if (tb_links_now(d) != NULL) tb_links_peer_remove(d->links, peer);
+    if (tb_peer_links(d) != NULL) tb_links_peer_remove(d->links, peer);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -292,20 +292,20 @@ static void rights_change(struct tb_daemon *d, const struct tb_config *was, uint
     rights_given(d, was, peer);
 }
 
-void tb_links_wanted_changed(struct tb_daemon *d)
+void tb_link_opening_wanted(struct tb_daemon *d)
 {
     static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
-    if (tb_links_now(d) == NULL) return;               /* those to come begin with it */
+    if (tb_peer_links(d) == NULL) return;              /* those to come begin with it */
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         if (!d->config->peers[i].gone)
             tb_links_peer_models(d->links, i, models, models_wanted(d, d->config, i, models));
 }
 
-void tb_links_changed(struct tb_daemon *d, const struct tb_config *was)
+void tb_link_opening_changed(struct tb_daemon *d, const struct tb_config *was)
 {
     static struct tb_name models[TB_LINKS_MODELS_MAX]; /* the main loop's alone */
     const struct tb_config *c = d->config;
-    if (tb_links_now(d) == NULL) return; /* those to come begin with it */
+    if (tb_peer_links(d) == NULL) return; /* those to come begin with it */
     tb_links_admission(d->links, c->handshakes_open, c->handshakes_failed, c->garbled_frames);
     for (uint32_t i = 0; i < was->peer_count; i++) {
         if (c->peers[i].gone) continue;

@@ -16,9 +16,9 @@ TB_MUST_USE enum tb_status tb_peers_come(struct tb_daemon *d, const struct tb_co
 /* It is a peer still. */
 void tb_peer_leaves(struct tb_daemon *d, uint32_t peer);
 /* After that: addresses, wanted models, rights and limits of the peers that were there before. */
-void tb_links_changed(struct tb_daemon *d, const struct tb_config *was);
+void tb_link_opening_changed(struct tb_daemon *d, const struct tb_config *was);
 /* Models of patterns came or went: peers are asked for those that there are. */
-void tb_links_wanted_changed(struct tb_daemon *d);
+void tb_link_opening_wanted(struct tb_daemon *d);
 /* The arena's life is a new one: links begin anew, so that peers hear of it. Where memory fails
  * chunk by chunk, once a second, as what is fetched again comes over them. */
 void tb_crossings_life_tell(struct tb_daemon *d);

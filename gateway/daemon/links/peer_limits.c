@@ -208,7 +208,7 @@ static bool put(json_t *o, const char *key, json_t *v)
     return json_object_set_new(o, key, v) == 0;
 }
 
-json_t *tb_limit_json(const struct tb_peer_limit *l)
+json_t *tb_limits_json(const struct tb_peer_limit *l)
 {
     TB_ASSERT(l->rate.window_count <= TB_RATE_WINDOWS_MAX);
     char text[TB_RATE_CHARS];
@@ -299,7 +299,7 @@ static struct tb_peer_limit changed(const struct tb_peer_limit *l, const struct 
     return would;
 }
 
-enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error)
+enum tb_status tb_limits_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;
     const char *site = json_string_value(json_object_get(request, "peer"));
@@ -318,7 +318,7 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
     if (status == TB_OK && changes && !dry) status = limits_change(d, peer, &change);
     if (status != TB_OK) return status;
     const struct tb_peer_limit shown = dry ? changed(&d->limits[peer], &change) : d->limits[peer];
-    json_t *limit = tb_limit_json(&shown);
+    json_t *limit = tb_limits_json(&shown);
     const bool told = !dry || put(reply, "dry_run", json_true());
     if (limit == NULL || !told || !put(reply, "peer", json_string(site))) {
         json_decref(limit);

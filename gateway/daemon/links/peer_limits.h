@@ -28,7 +28,7 @@ void tb_limits_tick(struct tb_daemon *d);
 uint64_t tb_limits_day_ends_s(void);       /* UTC */
 void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */
 
-enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error);
-json_t *tb_limit_json(const struct tb_peer_limit *limit); /* NULL: no memory */
+enum tb_status tb_limits_command(void *daemon, const json_t *request, json_t *reply, char *error);
+json_t *tb_limits_json(const struct tb_peer_limit *limit); /* NULL: no memory */
 
 #endif

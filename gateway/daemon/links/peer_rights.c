@@ -57,7 +57,7 @@ bool tb_peer_speaks_for(const struct tb_config *config, uint32_t peer, const str
     return false;
 }
 
-struct tb_links *tb_links_now(const struct tb_daemon *d)
+struct tb_links *tb_peer_links(const struct tb_daemon *d)
 {
     return d->links_restarting ? NULL : d->links;
 }

@@ -25,6 +25,6 @@ const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer);
  * lanes, and this site's own gateways for all that they hear. Others speak for the sites that
  * peers.SITE.speaks_for lists. Nobody speaks for another configured peer. */
 bool tb_peer_speaks_for(const struct tb_config *config, uint32_t peer, const struct tb_name *site);
-struct tb_links *tb_links_now(const struct tb_daemon *d);
+struct tb_links *tb_peer_links(const struct tb_daemon *d);
 
 #endif

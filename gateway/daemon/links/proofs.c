@@ -197,7 +197,7 @@ static void proven(struct tb_copy *copy)
     tb_log(TB_LOG_INFO, "copy.proven", "model=%s run=%llu number=%llu after_ms=%llu", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
            (unsigned long long)(tb_time_since(copy->seen_at, tb_clock_now()) / TB_MS(1)));
-    if (tb_links_now(d) != NULL) tb_links_proven(d->links, &copy->key.uid);
+    if (tb_peer_links(d) != NULL) tb_links_proven(d->links, &copy->key.uid);
     tb_copy_serve(copy);
     tb_catalog_version_unproven(d->catalog, tb_clock_now(), &copy->key.uid, false);
     copy->land_due = true;
@@ -366,7 +366,7 @@ void tb_proofs_peer_down(struct tb_daemon *d, uint32_t peer)
 /* One of an older release sends none. */
 static bool has_pages(struct tb_daemon *d, uint32_t peer)
 {
-    return tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    return tb_site_lag_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
 }
 
 static bool ask(struct tb_copy *copy, uint32_t peer)
@@ -431,7 +431,7 @@ static void copy_tick(struct tb_copy *copy, tb_time_ns now)
 void tb_proofs_tick(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
-    if (tb_links_now(d) == NULL) return;
+    if (tb_peer_links(d) == NULL) return;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         copy_tick(c, now);
 }

@@ -34,9 +34,9 @@ static enum tb_status compare(const struct tb_statement *what, const struct tb_m
     return tb_blake3_equal(&root, &what->root) ? TB_OK : TB_PEER_IDENTITY;
 }
 
-enum tb_status tb_publisher_check(const struct tb_daemon *d, const struct tb_version_key *key, uint32_t shard,
-                                  const struct tb_manifest *manifest, const struct tb_span *said,
-                                  char error_out[256])
+enum tb_status tb_publisher_words_check(const struct tb_daemon *d, const struct tb_version_key *key,
+                                        uint32_t shard, const struct tb_manifest *manifest,
+                                        const struct tb_span *said, char error_out[256])
 {
     struct tb_statement what;
     struct tb_signer signer;
@@ -74,7 +74,7 @@ enum tb_status tb_publisher_check(const struct tb_daemon *d, const struct tb_ver
     return status == TB_SITE_NOMEM ? status : TB_PEER_DENIED;
 }
 
-void tb_publisher_keep(struct tb_daemon *d, const struct tb_span *said)
+void tb_publisher_words_keep(struct tb_daemon *d, const struct tb_span *said)
 {
     struct tb_statement what;
     struct tb_signer signer;

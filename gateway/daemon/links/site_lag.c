@@ -16,7 +16,7 @@
 #include "gateway/daemon/rights.h"
 #include "wan/link/links_stats.h"
 
-struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
+struct tb_site_own *tb_site_lag_own(struct tb_daemon *d, const struct tb_name *model)
 {
     const uint32_t row = tb_model_row_of(d, model);
     TB_ASSERT(d->own_named != NULL);
@@ -25,7 +25,7 @@ struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model
 }
 
 /* Large, and the main loop's alone. */
-const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
+const struct tb_links_stats *tb_site_lag_link(struct tb_daemon *d, uint32_t peer)
 {
     static struct tb_links_stats stats;
     TB_ASSERT(peer < d->config->peer_count);
@@ -36,7 +36,7 @@ const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
 
 /* ---- links ---- */
 
-enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
+enum tb_lag_reason tb_site_lag_link_reason(struct tb_daemon *d, uint32_t peer)
 {
     static const enum tb_lag_reason by_why[] = {
         [TB_LINKS_WHY_NONE] = TB_LAG_LINK_DOWN, [TB_LINKS_WHY_DOWN] = TB_LAG_LINK_DOWN,
@@ -45,12 +45,12 @@ enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
         [TB_LINKS_WHY_TWIN] = TB_LAG_TWIN,      [TB_LINKS_WHY_CLOCK] = TB_LAG_CLOCK,
         [TB_LINKS_WHY_MTU] = TB_LAG_MTU,        [TB_LINKS_WHY_REVOKED] = TB_LAG_REVOKED,
     };
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     TB_ASSERT((size_t)stats->why < sizeof by_why / sizeof by_why[0]);
     return stats->up ? TB_LAG_UP_TO_DATE : by_why[stats->why];
 }
 
-bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+bool tb_site_lag_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
@@ -75,7 +75,7 @@ static uint32_t source_count(const struct tb_daemon *d, const struct tb_catalog_
  * that its link is down. */
 static enum tb_lag_reason source_reason(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
-    const enum tb_lag_reason link = tb_site_link_reason(d, peer);
+    const enum tb_lag_reason link = tb_site_lag_link_reason(d, peer);
     if (link != TB_LAG_UP_TO_DATE) return link;
     return tb_links_denied(d->links, peer, model) ? TB_LAG_DENIED : TB_LAG_UP_TO_DATE;
 }
@@ -169,7 +169,7 @@ static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
     TB_ASSERT(!l->model->is_home);
     static struct tb_record home; /* large; the main loop's alone */
     const bool speaks =
-        l->source != UINT32_MAX && tb_site_link(d, l->source)->protocol >= TB_LINKS_PROTOCOL_STATE;
+        l->source != UINT32_MAX && tb_site_lag_link(d, l->source)->protocol >= TB_LINKS_PROTOCOL_STATE;
     /* A source of the release before is up, and says what versions there are, and nothing else. */
     const bool silent = l->facts.link == TB_LAG_UP_TO_DATE && !speaks;
     if (!tb_record_get(d->catalog, &l->model->home, &l->model->name, &home)) {
@@ -197,8 +197,8 @@ static void lag_of_unsigned(struct tb_daemon *d, struct tb_site_lag *l)
     const struct tb_site_which which = {key->run_order, key->number};
     if (tb_id_is_zero(&key->uid)) return;
     const bool stands =
-        tb_links_now(d) != NULL && tb_links_announces(d->links, l->own->unsigned_peer, &key->uid);
-    if (!stands || tb_version_believed(d, l->own->unsigned_peer, key)) {
+        tb_peer_links(d) != NULL && tb_links_announces(d->links, l->own->unsigned_peer, &key->uid);
+    if (!stands || tb_statements_believed(d, l->own->unsigned_peer, key)) {
         *key = (struct tb_version_key){.number = 0};
         return;
     }
@@ -263,8 +263,8 @@ static uint32_t spent_from(struct tb_daemon *d, const struct tb_catalog_model *m
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < source_count(d, m); i++) {
         const uint32_t peer = source_at(d, m, i);
-        if (peer == UINT32_MAX || !tb_site_link(d, peer)->up) continue;
-        if (!tb_site_link(d, peer)->peer_spent) return UINT32_MAX;
+        if (peer == UINT32_MAX || !tb_site_lag_link(d, peer)->up) continue;
+        if (!tb_site_lag_link(d, peer)->peer_spent) return UINT32_MAX;
         if (first == UINT32_MAX) first = peer;
     }
     return first;
@@ -273,7 +273,7 @@ static uint32_t spent_from(struct tb_daemon *d, const struct tb_catalog_model *m
 static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
 {
     if (l->source == UINT32_MAX) return;
-    const struct tb_links_stats *stats = tb_site_link(d, l->source);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, l->source);
     l->facts.holdup = stats->peer_holdup;
     l->facts.window_small = stats->receive_wanted_bytes > 0;
     l->facts.share_spent = l->copy != NULL && tb_links_landing_waits(d->links, l->source, &l->head);
@@ -288,7 +288,7 @@ static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
 static bool base_crosses(struct tb_daemon *d, const struct tb_site_lag *l)
 {
     if (l->source == UINT32_MAX || d->config->link_codec == TB_CHOICE_RAW) return false;
-    if (tb_site_link(d, l->source)->protocol < 2) return false;
+    if (tb_site_lag_link(d, l->source)->protocol < 2) return false;
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (c->region != NULL && !tb_copy_is_whole(c) && !tb_copy_leaves(c) &&
             tb_name_equal(&c->key.model, &l->model->name))
@@ -310,8 +310,8 @@ static void facts_of_groups(struct tb_daemon *d, struct tb_site_lag *l)
 
 /* An operator of this site decided that its readers do not get the head, and which version that
  * decision is about. */
-bool tb_site_held_back(const struct tb_daemon *d, const struct tb_site_lag *l,
-                       struct tb_catalog_version_view *by_out)
+bool tb_site_lag_held_back(const struct tb_daemon *d, const struct tb_site_lag *l,
+                           struct tb_catalog_version_view *by_out)
 {
     struct tb_id uid;
     const struct tb_site_which *head = &l->state.head;
@@ -339,7 +339,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
 {
     memset(l, 0, sizeof *l);
     l->model = m;
-    l->own = tb_site_own(d, &m->name);
+    l->own = tb_site_lag_own(d, &m->name);
     l->spent_from = l->source = UINT32_MAX;
     l->state = (struct tb_site_state){.site = d->site, .model = m->name, .incarnation = d->incarnation};
     held_fill(d, m, &l->state);
@@ -362,7 +362,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     l->facts.base_crosses = base_crosses(d, l);
     facts_of_groups(d, l);
     struct tb_catalog_version_view by;
-    l->facts.pinned = tb_site_held_back(d, l, &by);
+    l->facts.pinned = tb_site_lag_held_back(d, l, &by);
     l->state.reason = (uint16_t)tb_lag_reason_of(&l->facts);
     TB_ASSERT(l->state.reason < TB_LAG_REASON_END && l->state.held_count <= TB_SITE_HELD_MAX);
     l->known = l->facts.heard && l->facts.link == TB_LAG_UP_TO_DATE;

@@ -25,7 +25,7 @@ struct tb_site_own {
     struct tb_version_key unsigned_key;
     uint32_t unsigned_peer;
 };
-struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model);
+struct tb_site_own *tb_site_lag_own(struct tb_daemon *d, const struct tb_name *model);
 
 struct tb_site_lag {
     const struct tb_catalog_model *model;
@@ -47,13 +47,13 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
 
 /* An operator here keeps readers from the head. *by_out is the version that is pinned, or the head
  * that is withdrawn here. */
-bool tb_site_held_back(const struct tb_daemon *d, const struct tb_site_lag *lag,
-                       struct tb_catalog_version_view *by_out);
+bool tb_site_lag_held_back(const struct tb_daemon *d, const struct tb_site_lag *lag,
+                           struct tb_catalog_version_view *by_out);
 
 /* TB_LAG_UP_TO_DATE: the link is up. */
-enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer);
+enum tb_lag_reason tb_site_lag_link_reason(struct tb_daemon *d, uint32_t peer);
 /* By the config here that peer may not read the model. */
-bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
-const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer); /* until the next call */
+bool tb_site_lag_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+const struct tb_links_stats *tb_site_lag_link(struct tb_daemon *d, uint32_t peer); /* until the next call */
 
 #endif

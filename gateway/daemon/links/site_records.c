@@ -30,7 +30,7 @@ static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_n
 {
     struct tb_name home;
     if (!tb_home_of(d, model, &home) || !tb_name_equal(&home, &d->site)) return true;
-    return !tb_site_denied(d, peer, model);
+    return !tb_site_lag_denied(d, peer, model);
 }
 
 static void tell(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
@@ -92,7 +92,7 @@ static void tell_of_sleeper(struct tb_daemon *d, uint32_t peer, const struct tb_
     tell(d, peer, &s);
 }
 
-void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+void tb_site_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     TB_ASSERT(peer < d->config->peer_count);
     if (model != NULL) tell_of_sleeper(d, peer, model);
@@ -177,7 +177,7 @@ static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site
     const tb_time_ns now = tb_clock_now();
     for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);) {
         if (!tb_name_equal(&m.name, &s->model) || !tb_name_equal(&m.home, &s->site)) continue;
-        struct tb_site_own *own = tb_site_own(d, &m.name);
+        struct tb_site_own *own = tb_site_lag_own(d, &m.name);
         if (own->answered_at != 0 && tb_time_since(own->answered_at, now) < TB_MS(50)) continue;
         own->answered_at = now;
         d->home_answers[peer]++;
@@ -185,7 +185,7 @@ static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site
     }
 }
 
-void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+void tb_site_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
     TB_ASSERT(peer < d->config->peer_count);
     static struct tb_record r; /* large; the main loop's alone */
@@ -215,7 +215,7 @@ static void pass_on_of(struct tb_daemon *d, const struct tb_name *via)
  * or something is wrong with it. A peer of the release before says no STATE at all. */
 static void silent(struct tb_daemon *d, uint32_t peer)
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     const struct tb_name *via = &d->config->peers[peer].site;
     const tb_time_ns most = tb_time_add(3 * TOLD_EVERY, TB_MS(d->config->link_down_ms));
     if (!stats->up || stats->protocol < TB_LINKS_PROTOCOL_STATE) return;
@@ -226,17 +226,17 @@ static void silent(struct tb_daemon *d, uint32_t peer)
 static void lost(struct tb_daemon *d, uint32_t peer)
 {
     const struct tb_name *via = &d->config->peers[peer].site;
-    const enum tb_lag_reason why = tb_site_link_reason(d, peer);
+    const enum tb_lag_reason why = tb_site_lag_link_reason(d, peer);
     if (why == TB_LAG_UP_TO_DATE) return;
     if (tb_records_lost(d->catalog, tb_clock_now(), via, (uint16_t)why)) pass_on_of(d, via);
 }
 
-void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up)
+void tb_site_records_link(struct tb_daemon *d, uint32_t peer, bool up)
 {
     if (!up) lost(d, peer);
     const struct tb_name *via = &d->config->peers[peer].site;
     if (up) tb_records_awaited(d->catalog, tb_clock_now(), via, TB_LAG_UNKNOWN);
-    if (up) tb_records_tell(d, peer, NULL);
+    if (up) tb_site_records_tell(d, peer, NULL);
     d->records_again = true;
 }
 
@@ -263,7 +263,7 @@ static void held_there(struct tb_daemon *d, uint32_t peer, const struct tb_site_
 static uint16_t reason_there(struct tb_daemon *d, uint32_t peer, const struct tb_links_progress *head,
                              const struct tb_site_state *s)
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     struct tb_lag_facts facts = {.subscribed = true, .heard = true, .has_groups = true, .used = true};
     facts.behind = s->versions > 0;
     facts.spent = tb_budget_state(&d->limits[peer].budget) == TB_BUDGET_HELD;
@@ -294,12 +294,12 @@ static void say_for(struct tb_daemon *d, uint32_t peer, const struct tb_site_own
     s.serial = r.state.serial;
     if (was && r.known && !changed(&s, &r.state)) return;
     s.serial++;
-    tb_records_state(d, peer, &s);
+    tb_site_records_state(d, peer, &s);
 }
 
 static void say_for_old(struct tb_daemon *d, uint32_t peer)
 {
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_links_stats *stats = tb_site_lag_link(d, peer);
     if (!stats->up || stats->protocol >= TB_LINKS_PROTOCOL_STATE) return;
     TB_EACH_MODEL(d, i)
     if (d->own[i]->said_at != 0 && tb_name_equal(&tb_model_config(d, i)->home, &d->site))
@@ -308,7 +308,7 @@ static void say_for_old(struct tb_daemon *d, uint32_t peer)
 
 /* ---- time ---- */
 
-void tb_records_tick(struct tb_daemon *d)
+void tb_site_records_tick(struct tb_daemon *d)
 {
     const bool again = d->records_again;
     d->records_again = false;
@@ -339,7 +339,7 @@ static enum tb_status own_new(struct tb_daemon *d, uint32_t row)
     return d->own[row] != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
-enum tb_status tb_records_open(struct tb_daemon *d)
+enum tb_status tb_site_records_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->own_named == NULL);
     d->own_named = tb_calloc(TB_CONFIG_LIST_MAX, sizeof *d->own_named); /* a reload may add models */
@@ -356,7 +356,7 @@ enum tb_status tb_records_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-enum tb_status tb_records_row_begins(struct tb_daemon *d, uint32_t row)
+enum tb_status tb_site_records_row_begins(struct tb_daemon *d, uint32_t row)
 {
     const enum tb_status status = own_new(d, row);
     if (status != TB_OK) return status;
@@ -369,14 +369,14 @@ enum tb_status tb_records_row_begins(struct tb_daemon *d, uint32_t row)
     return TB_OK;
 }
 
-void tb_records_row_ends(struct tb_daemon *d, uint32_t row)
+void tb_site_records_row_ends(struct tb_daemon *d, uint32_t row)
 {
     TB_ASSERT(tb_model_is_of_pattern(row));
     tb_free(d->own[row]);
     d->own[row] = NULL;
 }
 
-void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
+void tb_site_records_changed(struct tb_daemon *d, const struct tb_config *was)
 {
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         if (d->config->peers[i].gone) continue;
@@ -389,10 +389,10 @@ void tb_records_changed(struct tb_daemon *d, const struct tb_config *was)
     d->records_again = true;
 }
 
-void tb_records_close(struct tb_daemon *d)
+void tb_site_records_close(struct tb_daemon *d)
 {
     for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++)
-        tb_records_row_ends(d, i);
+        tb_site_records_row_ends(d, i);
     tb_free(d->own_named);
     d->own_named = NULL;
 }

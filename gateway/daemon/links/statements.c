@@ -51,8 +51,8 @@ static enum tb_status check(const struct tb_daemon *d, const uint8_t *bytes, siz
     return TB_PEER_IDENTITY;
 }
 
-const struct tb_said *tb_statement_keep(struct tb_daemon *d, const struct tb_statement *what,
-                                        const struct tb_identity *by, const uint8_t *bytes, uint32_t count)
+const struct tb_said *tb_statements_keep(struct tb_daemon *d, const struct tb_statement *what,
+                                         const struct tb_identity *by, const uint8_t *bytes, uint32_t count)
 {
     const struct tb_said *s = tb_said_put(&d->said, what, by, bytes, count);
     if (s != NULL) tb_persist_signed(d, what, bytes, count);
@@ -81,7 +81,8 @@ enum tb_status tb_statements_restore(struct tb_daemon *d)
     return d->tls == NULL ? TB_OK : tb_store_load_signed(d->store, restore, d);
 }
 
-bool tb_statement_counts(const struct tb_daemon *d, const uint8_t *bytes, uint32_t count, char error_out[256])
+bool tb_statements_counts(const struct tb_daemon *d, const uint8_t *bytes, uint32_t count,
+                          char error_out[256])
 {
     struct tb_statement what;
     struct tb_signer signer;
@@ -91,7 +92,7 @@ bool tb_statement_counts(const struct tb_daemon *d, const uint8_t *bytes, uint32
 static bool counts_still(void *user, const struct tb_said *said)
 {
     char error[256];
-    return tb_statement_counts(user, said->bytes, said->count, error);
+    return tb_statements_counts(user, said->bytes, said->count, error);
 }
 
 void tb_statements_recheck(struct tb_daemon *d)
@@ -143,8 +144,8 @@ static bool same_but_date(const struct tb_statement *a, const struct tb_statemen
     return tb_statement_equal(&dated, b);
 }
 
-bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span *said,
-                        struct tb_statement *what_out)
+bool tb_statements_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span *said,
+                         struct tb_statement *what_out)
 {
     TB_ASSERT(peer < d->config->peer_count && d->tls != NULL);
     struct tb_signer signer;
@@ -168,7 +169,7 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
         return false;
     }
     d->counters.statements_taken++;
-    return tb_statement_keep(d, what_out, &signer.identity, said->bytes, said->count) != NULL;
+    return tb_statements_keep(d, what_out, &signer.identity, said->bytes, said->count) != NULL;
 }
 
 /* P10: the first of a second. */
@@ -184,8 +185,8 @@ static void shown_refused(struct tb_daemon *d, const struct tb_name *worker, con
     tb_log_end(&l);
 }
 
-bool tb_statement_shown(struct tb_daemon *d, const struct tb_name *worker, const struct tb_name *model,
-                        const struct tb_span *said)
+bool tb_statements_shown(struct tb_daemon *d, const struct tb_name *worker, const struct tb_name *model,
+                         const struct tb_span *said)
 {
     struct tb_statement what;
     struct tb_signer signer;
@@ -203,10 +204,10 @@ bool tb_statement_shown(struct tb_daemon *d, const struct tb_name *worker, const
         return false;
     }
     d->counters.statements_taken++;
-    return tb_statement_keep(d, &what, &signer.identity, said->bytes, said->count) != NULL;
+    return tb_statements_keep(d, &what, &signer.identity, said->bytes, said->count) != NULL;
 }
 
-bool tb_statement_to_say(void *user, const struct tb_links_said *which, struct tb_span *said_out)
+bool tb_statements_to_say(void *user, const struct tb_links_said *which, struct tb_span *said_out)
 {
     const struct tb_daemon *d = user;
     const struct tb_said *s = tb_id_is_zero(&which->id) ? tb_said_newest(&d->said, which->kind, &which->model)
@@ -233,7 +234,7 @@ static bool is_signed(const struct tb_daemon *d, enum tb_statement_kind kind,
     return s != NULL && tb_statement_fits(&s->what, key);
 }
 
-bool tb_version_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
+bool tb_statements_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
     struct tb_name home;
     const bool ours = tb_home_of(d, &key->model, &home) && tb_name_equal(&home, &d->site);
@@ -275,13 +276,13 @@ static bool lower(const struct tb_daemon *d, struct tb_catalog_known_run *told)
     return true;
 }
 
-bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
+bool tb_statements_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
 {
     TB_ASSERT(peer < d->config->peer_count);
     return !d->config->peers[peer].is_unsigned && lower(d, told);
 }
 
-bool tb_run_lower_of_worker(const struct tb_daemon *d, struct tb_catalog_known_run *told)
+bool tb_statements_run_lower_of_worker(const struct tb_daemon *d, struct tb_catalog_known_run *told)
 {
     struct tb_name home;
     if (d->tls == NULL || !tb_home_of(d, &told->model, &home)) return false;

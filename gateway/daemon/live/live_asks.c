@@ -62,7 +62,7 @@ static json_t *row_json(const struct row *r)
                      "rank", (json_int_t)r->index, "state", row_name(r), "run",
                      r->run_order != 0 ? json_integer((json_int_t)r->run_order) : json_null(), "number",
                      r->run_order != 0 ? json_integer((json_int_t)r->number) : json_null(), "proof",
-                     said ? tb_live_proof_json(&r->proof) : json_null());
+                     said ? tb_live_status_proof(&r->proof) : json_null());
 }
 
 static bool reply_fill(const struct tb_live_ask *a, json_t *reply)
@@ -220,7 +220,7 @@ static void look_for_left(struct tb_daemon *d, struct tb_live_ask *a)
             a->rows[i].state = ROW_LEFT;
 }
 
-void tb_live_tick(struct tb_daemon *d, tb_time_ns now)
+void tb_live_asks_tick(struct tb_daemon *d, tb_time_ns now)
 {
     for (struct tb_live_ask **at = &d->live.first; *at != NULL;) {
         look_for_left(d, *at);
@@ -231,7 +231,7 @@ void tb_live_tick(struct tb_daemon *d, tb_time_ns now)
     }
 }
 
-void tb_live_close(struct tb_daemon *d)
+void tb_live_asks_close(struct tb_daemon *d)
 {
     while (d->live.first != NULL)
         ask_end(d, &d->live.first, TB_SITE_DRAINING);
@@ -293,7 +293,7 @@ static void alarm_raise(struct tb_daemon *d, const struct tb_worker_session *s, 
     tb_log_end(&l);
 }
 
-enum tb_status tb_worker_proven_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_live_asks_proven_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_msg_proven m;

@@ -30,9 +30,9 @@ struct tb_live_asks {
  * deadline. */
 enum tb_status tb_verify_command(void *user, const json_t *request, json_t *reply, char *error);
 /* PROVEN of a worker. Anything but TB_OK ends the session. */
-enum tb_status tb_worker_proven_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-void tb_live_tick(struct tb_daemon *d, tb_time_ns now);
-void tb_live_close(struct tb_daemon *d);
+enum tb_status tb_live_asks_proven_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+void tb_live_asks_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_live_asks_close(struct tb_daemon *d);
 /* The model of each question, by turns; NULL: that was the last. */
 const struct tb_name *tb_live_ask_at(const struct tb_daemon *d, uint32_t *cursor);
 

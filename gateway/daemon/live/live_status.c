@@ -16,7 +16,7 @@ static json_t *text_of(const char *text)
     return v != NULL ? v : json_string("?");
 }
 
-json_t *tb_live_proof_json(const struct tb_catalog_proof *p)
+json_t *tb_live_status_proof(const struct tb_catalog_proof *p)
 {
     if (p->at == 0) return json_null();
     const double age_s = (double)tb_time_since(p->at, tb_clock_now()) / 1e9;
@@ -37,10 +37,10 @@ static json_t *serving_row(struct tb_daemon *d, const struct tb_catalog_member_v
                      (json_int_t)m->index, "run",
                      known ? json_integer((json_int_t)v.key.run_order) : json_null(), "number",
                      known ? json_integer((json_int_t)v.key.number) : json_null(), "proof",
-                     tb_live_proof_json(&m->proof));
+                     tb_live_status_proof(&m->proof));
 }
 
-json_t *tb_live_serving_json(struct tb_daemon *d, const struct tb_id *session)
+json_t *tb_live_status_serving(struct tb_daemon *d, const struct tb_id *session)
 {
     json_t *list = json_array();
     uint32_t cursor = 0;
@@ -54,7 +54,7 @@ json_t *tb_live_serving_json(struct tb_daemon *d, const struct tb_id *session)
     return list;
 }
 
-bool tb_live_evidence(struct tb_daemon *d, const struct tb_name *model, char *out, size_t cap)
+bool tb_live_status_evidence(struct tb_daemon *d, const struct tb_name *model, char *out, size_t cap)
 {
     TB_ASSERT(cap > 0);
     uint32_t cursor = 0;

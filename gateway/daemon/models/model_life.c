@@ -62,7 +62,7 @@ enum tb_status tb_models_open(struct tb_daemon *d)
     TB_ASSERT(d->store != NULL && d->arena != NULL && d->catalog == NULL);
     tb_model_rows_named(d);
     for (uint32_t i = 0; i < d->config->subscribe_count; i++)
-        if (!tb_model_is_pattern(d->config->subscribe[i].model.text))
+        if (!tb_model_pattern_is(d->config->subscribe[i].model.text))
             start_with(d, &d->config->subscribe[i].model);
     for (struct tb_arena_region *r = tb_arena_region_next(d->arena, NULL); r != NULL;
          r = tb_arena_region_next(d->arena, r))
@@ -88,7 +88,7 @@ static void row_end(struct tb_daemon *d, uint32_t row)
     struct tb_model_row *r = &d->models.rows[row];
     tb_free(r->store);
     r->store = NULL;
-    tb_records_row_ends(d, row);
+    tb_site_records_row_ends(d, row);
     memset(&d->paces[row], 0, sizeof d->paces[row]);
     memset(&d->policies[row], 0, sizeof d->policies[row]);
     tb_home_runs_row_ends(d, row);
@@ -178,7 +178,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
     struct tb_store_model *m = r->store;
     TB_ASSERT(r->life == TB_MODEL_READING && m->answered);
     enum tb_status status = m->read ? restore(d, row, m) : TB_SITE_STORE;
-    if (status == TB_OK) status = tb_records_row_begins(d, row);
+    if (status == TB_OK) status = tb_site_records_row_begins(d, row);
     const bool doubted = m->doubted || r->doubted;
     r->store = NULL;
     tb_free(m);
@@ -235,5 +235,5 @@ void tb_models_follow(struct tb_daemon *d)
     t->scarce = false;
     if (!t->changed) return;
     t->changed = false;
-    tb_links_wanted_changed(d);
+    tb_link_opening_wanted(d);
 }

@@ -89,7 +89,7 @@ static void left_text(struct tb_daemon *d, const struct tb_run_asking *a, char *
     for (uint32_t i = 0; i < d->config->peer_count && used < size; i++) {
         if ((left >> i & 1) == 0) continue;
         stats = (struct tb_links_stats){.up = false};
-        if (tb_links_now(d) != NULL) tb_links_stats(d->links, i, &stats);
+        if (tb_peer_links(d) != NULL) tb_links_stats(d->links, i, &stats);
         char state[32] = "down";
         if (stats.up && stats.protocol < TB_LINK_PROTOCOL_RUNS)
             snprintf(state, sizeof state, "speaks protocol %u", stats.protocol);
@@ -105,7 +105,7 @@ static uint64_t mute_peers(struct tb_daemon *d)
 {
     static struct tb_links_stats stats;
     uint64_t mute = 0;
-    for (uint32_t i = 0; tb_links_now(d) != NULL && i < d->config->peer_count; i++) {
+    for (uint32_t i = 0; tb_peer_links(d) != NULL && i < d->config->peer_count; i++) {
         tb_links_stats(d->links, i, &stats);
         if (stats.up && stats.protocol < TB_LINK_PROTOCOL_RUNS) mute |= UINT64_C(1) << i;
     }
@@ -116,7 +116,7 @@ static void tell_peer(struct tb_daemon *d, uint32_t peer, uint32_t model)
 {
     TB_ASSERT(peer < d->config->peer_count);
     struct tb_catalog_known_run known;
-    if (tb_links_now(d) == NULL || !tb_peer_may_read(d, peer, name_of(d, model))) return;
+    if (tb_peer_links(d) == NULL || !tb_peer_may_read(d, peer, name_of(d, model))) return;
     if (!tb_catalog_known_run(d->catalog, name_of(d, model), &known)) return;
     const struct tb_links_run run = {known.model, known.order, known.number, known.id};
     TB_MOOT(tb_links_run_tell(d->links, peer, &run)); /* one of an older protocol does not hear it */
@@ -124,7 +124,7 @@ static void tell_peer(struct tb_daemon *d, uint32_t peer, uint32_t model)
 
 void tb_home_runs_up(struct tb_daemon *d, uint32_t peer)
 {
-    if (tb_links_now(d) == NULL) return;
+    if (tb_peer_links(d) == NULL) return;
     TB_EACH_MODEL(d, i)
     {
         const struct model_runs *m = &d->home_runs->models[i];
@@ -144,7 +144,7 @@ void tb_home_runs_doubt(struct tb_daemon *d)
         begin_asking(d, i, LATER_LIFE);
         tb_log(TB_LOG_WARN, "home.doubted", "model=%s reason=a_peer_saw_a_later_life", name_of(d, i)->text);
         tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, i), true});
-        for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)
+        for (uint32_t peer = 0; tb_peer_links(d) != NULL && peer < d->config->peer_count; peer++)
             if ((m->asking.asked >> peer & 1) != 0) TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, i)));
     }
 }
@@ -154,7 +154,7 @@ void tb_home_runs_doubt(struct tb_daemon *d)
 void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     struct tb_catalog_known_run known = {.model = *model};
-    if (tb_links_now(d) == NULL) return;
+    if (tb_peer_links(d) == NULL) return;
     if (!tb_peer_may_read(d, peer, model) || !tb_catalog_known_run(d->catalog, model, &known))
         known = (struct tb_catalog_known_run){.model = *model};
     const struct tb_links_run run = {known.model, known.order, known.number, known.id};
@@ -180,7 +180,7 @@ static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const 
     const uint64_t bit = UINT64_C(1) << peer;
     if (!tb_peer_may_read(d, peer, &run->model)) return;
     TB_ASSERT(m->home && peer < 64);
-    if (tb_run_lower(d, peer, &told)) {
+    if (tb_statements_run_lower(d, peer, &told)) {
         d->counters.reports_refused++;
         tb_log(TB_LOG_WARN, "run.told_refused", "peer=%s model=%s run=%llu number=%llu status=unsigned",
                d->config->peers[peer].site.text, run->model.text, (unsigned long long)run->order,
@@ -257,7 +257,7 @@ void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
     (void)tb_catalog_known_run(d->catalog, &said->model, &known);
     const bool news =
         said->order > known.order || (said->order == known.order && said->number > known.number);
-    if (tb_run_lower_of_worker(d, &told) && news) worker_refused(d, worker, said, &told);
+    if (tb_statements_run_lower_of_worker(d, &told) && news) worker_refused(d, worker, said, &told);
     if (told.order == 0) return;
     if (tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted) != TB_OK) return;
     tb_log(TB_LOG_INFO, "home.told", "model=%s worker=1 run=%llu number=%llu", told.model.text,
@@ -504,7 +504,7 @@ void tb_home_runs_row_begins(struct tb_daemon *d, uint32_t row, bool doubted)
     begin_asking(d, row, "this home's store is new, or a copy that was put back");
     asking_log(d, row);
     tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, row), true}); /* a start asks the list of them */
-    for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)
+    for (uint32_t peer = 0; tb_peer_links(d) != NULL && peer < d->config->peer_count; peer++)
         if ((h->models[row].asking.asked >> peer & 1) != 0)
             TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, row)));
 }

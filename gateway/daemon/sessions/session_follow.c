@@ -91,7 +91,7 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
     }
     if (status == TB_OK) {
         const struct tb_catalog_known_run said = {m.model, m.active_run_order, m.active_number, {{0}}};
-        (void)tb_statement_shown(s->d, &s->name, &m.model, &m.said);
+        (void)tb_statements_shown(s->d, &s->name, &m.model, &m.said);
         tb_home_runs_worker(s->d, &s->name, &said);
     }
     const char *why =
@@ -226,7 +226,7 @@ static bool is_signed(const struct tb_daemon *d, const struct tb_id *uid,
     struct tb_catalog_version_view v;
     if (!tb_catalog_version_get(d->catalog, uid, &v)) return false;
     struct tb_catalog_known_run said = {v.key.model, claim->run_order, claim->number, {{0}}};
-    return !tb_run_lower_of_worker(d, &said);
+    return !tb_statements_run_lower_of_worker(d, &said);
 }
 
 /* Says in words why a request was answered TB_BAD_STATE. */

@@ -234,7 +234,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (!tb_catalog_version_get(d->catalog, &seal->m.uid, &view)) return TB_NOT_FOUND;
     enum tb_status status = tb_worker_may(s, &view.key.model, true);
     if (status != TB_OK) return status;
-    status = tb_publisher_check(d, &view.key, seal->m.shard, &seal->manifest, &seal->m.said, seal->why);
+    status = tb_publisher_words_check(d, &view.key, seal->m.shard, &seal->manifest, &seal->m.said, seal->why);
     if (status != TB_OK) return status;
     const struct tb_catalog_seal c = {.session = s->id,
                                       .uid = seal->m.uid,
@@ -274,7 +274,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         if (!sealed) tb_worker_exports_drop(s, &seal->m.uid, seal->m.shard);
         return status;
     }
-    tb_publisher_keep(d, &seal->m.said);
+    tb_publisher_words_keep(d, &seal->m.said);
     if (!tb_copy_is_ready(seal->copy) &&
         tb_shard_files_put(&seal->copy->files, seal->copy->key.shard_count, seal->m.shard, seal->files))
         seal->files = NULL;

@@ -166,7 +166,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     if (word != TB_OK) return word;
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
     if (matched == TB_OK) tb_live_prepare(sub, use); /* as a rule tb_stage has done it */
-    return matched == TB_OK ? tb_use_tied(sub, use) : matched;
+    return matched == TB_OK ? tb_tied_check_use(sub, use) : matched;
 }
 
 /* ---- a patch ---- */

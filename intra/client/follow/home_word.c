@@ -18,7 +18,7 @@
 #include "intra/client/session/last_error.h"
 #include "intra/client/session/session.h"
 
-int tb_home_trust_open(const char *ca_path, struct tb_tls **trust_out)
+int tb_home_word_trust_open(const char *ca_path, struct tb_tls **trust_out)
 {
     char error[256];
     const enum tb_status status = tb_tls_new_trust(ca_path, trust_out, error);

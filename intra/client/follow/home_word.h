@@ -14,7 +14,7 @@ struct tb_subscribe_options;
 struct tb_subscription;
 
 /* The CAs that sign for the model's home. TB_SITE_CONFIG with the file in tb_last_error. */
-int tb_home_trust_open(const char *ca_path, struct tb_tls **trust_out);
+int tb_home_word_trust_open(const char *ca_path, struct tb_tls **trust_out);
 
 /* Under the lock. Buffers that one subscription fills with what it believes hold nothing proven for
  * another. TB_OK, or tb_fail with TB_BAD_STATE. */

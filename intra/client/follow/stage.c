@@ -146,7 +146,7 @@ static int take_whole(struct tb_subscription *sub, struct tb_staged_use *use)
     if (status != TB_OK) return status;
     status = tb_home_word_verdict(sub, use, true);
     if (status != TB_OK) return status;
-    status = tb_use_tied(sub, use);
+    status = tb_tied_check_use(sub, use);
     if (status != TB_OK) return status;
     if (sub->update == TB_UPDATE_SWITCH) (void)tb_use_fill(sub, use); /* or the switch does it */
     tb_live_prepare(sub, use);

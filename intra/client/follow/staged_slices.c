@@ -54,7 +54,7 @@ static void add_pages(struct tb_staging *st, uint64_t from, uint64_t end)
  * mapping cannot be pinned. */
 static void pin_wanted(struct tb_staging *st)
 {
-    struct tb_gpu *gpu = tb_session_gpu(st->session, st->slices_for);
+    struct tb_gpu *gpu = tb_registration_gpu(st->session, st->slices_for);
     if (gpu == NULL) return;
     st->pinned = tb_calloc((size_t)st->total_chunks + 1, sizeof *st->pinned);
     if (st->pinned == NULL) return;

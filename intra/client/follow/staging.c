@@ -39,7 +39,7 @@ static void free_staging(struct tb_staging *st)
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
     else
-        tb_session_memory_free(st->session, &st->memory);
+        tb_buffer_memory_free(st->session, &st->memory);
     pthread_mutex_destroy(&st->note_lock);
     tb_free(st);
 }
@@ -87,7 +87,7 @@ void tb_staging_prepare_ahead(struct tb_session *s, const struct tb_subscription
     if (!has_memory_for(s, &wish)) tb_reserve_ask(s, &wish);
 }
 
-void tb_spare_drop_unwanted(struct tb_session *s)
+void tb_staging_drop_spare(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
     if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
@@ -140,7 +140,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     TB_ASSERT(st->hop == NULL); /* nothing lands there any more */
     struct tb_shared_memory before = keep_spare(s, st);
     tb_session_unlock(s);
-    tb_session_memory_free(s, &before);
+    tb_buffer_memory_free(s, &before);
     free_staging(st);
     tb_session_lock(s);
     if (r == NULL) return;

@@ -108,6 +108,6 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
  * registration says how large that will be. */
 void tb_staging_prepare_ahead(struct tb_session *s, const struct tb_subscription *sub);
 /* Frees the spare memory, and what is prepared, if nobody is subscribed to its model any more. */
-void tb_spare_drop_unwanted(struct tb_session *s);
+void tb_staging_drop_spare(struct tb_session *s);
 
 #endif

@@ -39,7 +39,7 @@ static enum tb_status check_roots(const struct tb_staging *st)
         roots[i] = tb_manifest_root(&st->shards[i].manifest);
         if (!tb_digest_equal(&roots[i], &st->shards[i].manifest.root)) status = TB_PEER_GARBLED;
     }
-    const struct tb_digest root = tb_version_root(&st->key, roots);
+    const struct tb_digest root = tb_version_key_root(&st->key, roots);
     if (status == TB_OK && !tb_digest_equal(&root, &st->key.root)) status = TB_PEER_GARBLED;
     tb_free(roots);
     return status;
@@ -137,7 +137,7 @@ static enum tb_status encode_source(struct tb_staging *st)
 /* Once, and in background: a switch copies from here to the GPU. */
 static void pin_for_gpu(struct tb_staging *st)
 {
-    tb_gpu_pin(tb_session_gpu(st->session, NULL), &st->memory);
+    tb_gpu_pin(tb_registration_gpu(st->session, NULL), &st->memory);
 }
 
 /* Pages of it exist where a chunk stands, so nothing is reserved; nobody else maps it. */

@@ -132,7 +132,7 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
         tb_session_unlock(s);
     }
     if (status == TB_OK) status = check_stage_on_gpu(o);
-    if (status == TB_OK && o->home_ca != NULL) status = tb_home_trust_open(o->home_ca, &sub->home_trust);
+    if (status == TB_OK && o->home_ca != NULL) status = tb_home_word_trust_open(o->home_ca, &sub->home_trust);
     return status;
 }
 
@@ -252,7 +252,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
     if (sub->registration != NULL) sub->registration->subscriptions--;
     if (sub->second != NULL) sub->second->subscriptions--;
     free_subscription(sub);
-    tb_spare_drop_unwanted(s);
+    tb_staging_drop_spare(s);
 }
 
 int tb_unsubscribe(struct tb_subscription *subscription)

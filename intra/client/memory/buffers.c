@@ -21,8 +21,8 @@ const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *a
     return NULL;
 }
 
-enum tb_status tb_session_memory_open(struct tb_session *s, const char *name, uint64_t bytes,
-                                      struct tb_shared_memory *memory_out)
+enum tb_status tb_buffer_memory_open(struct tb_session *s, const char *name, uint64_t bytes,
+                                     struct tb_shared_memory *memory_out)
 {
     const enum tb_status status = tb_shared_memory_open(name, bytes, memory_out);
     if (status == TB_OK && s->fabric != NULL)
@@ -30,23 +30,23 @@ enum tb_status tb_session_memory_open(struct tb_session *s, const char *name, ui
     return status;
 }
 
-enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
-                                     struct tb_shared_memory *memory_out)
+enum tb_status tb_buffer_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
+                                    struct tb_shared_memory *memory_out)
 {
     TB_ASSERT_UNLOCKED(s);
     struct tb_memory_pieces all = {.memory = {.memfd = -1}};
-    const enum tb_status status = tb_session_memory_open(s, name, bytes, &all.memory);
+    const enum tb_status status = tb_buffer_memory_open(s, name, bytes, &all.memory);
     if (status != TB_OK) return status;
     tb_pieces_fill(s->crew, &all);
     if (atomic_load(&all.failed)) {
-        tb_session_memory_free(s, &all.memory);
+        tb_buffer_memory_free(s, &all.memory);
         return TB_SITE_NOMEM;
     }
     *memory_out = all.memory;
     return TB_OK;
 }
 
-void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory)
+void tb_buffer_memory_free(struct tb_session *s, struct tb_shared_memory *memory)
 {
     TB_ASSERT(memory->bytes == NULL || !tb_session_is_held(s)); /* pages take a while to go */
     if (s->fabric != NULL) tb_fabric_memory_goes(s->fabric, memory->bytes);
@@ -59,7 +59,7 @@ static int new_buffer(struct tb_session *s, uint64_t bytes, void **memory_out)
         return tb_fail(TB_BAD_ARGUMENT, "a buffer has at least 1 byte and a place for its address");
     struct tb_buffer *b = tb_calloc(1, sizeof *b);
     if (b == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a buffer");
-    const enum tb_status status = tb_session_memory_new(s, "tombolo-buffer", bytes, &b->memory);
+    const enum tb_status status = tb_buffer_memory_new(s, "tombolo-buffer", bytes, &b->memory);
     if (status != TB_OK) {
         tb_free(b);
         return tb_fail(status, "no shared memory for a buffer of %llu bytes", (unsigned long long)bytes);
@@ -115,7 +115,7 @@ int tb_buffer_free(struct tb_session *session, void *memory)
     status = take_buffer(session, memory, &b);
     tb_session_unlock(session);
     if (b != NULL) /* without the lock: pages take a while to go */
-        tb_session_memory_free(session, &b->memory);
+        tb_buffer_memory_free(session, &b->memory);
     tb_free(b);
     tb_session_leave(session);
     return status;
@@ -126,7 +126,7 @@ void tb_buffers_free(struct tb_session *s)
     while (s->buffers != NULL) {
         struct tb_buffer *b = s->buffers;
         s->buffers = b->next;
-        tb_session_memory_free(s, &b->memory);
+        tb_buffer_memory_free(s, &b->memory);
         tb_free(b);
     }
 }

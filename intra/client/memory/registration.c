@@ -118,7 +118,7 @@ int tb_registration_tie(struct tb_registration *r)
     return TB_OK;
 }
 
-struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *r)
+struct tb_gpu *tb_registration_gpu(struct tb_session *s, const struct tb_registration *r)
 {
     tb_session_lock(s);
     struct tb_gpu *gpu = r == NULL || r->gpu != NULL ? s->gpu : NULL;
@@ -130,7 +130,7 @@ struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration
  * the entry points of the first stay. A device is opened later, with the first memory on it. */
 static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
 {
-    *gpu_out = tb_session_gpu(s, NULL);
+    *gpu_out = tb_registration_gpu(s, NULL);
     if (*gpu_out != NULL) return TB_OK;
     struct tb_gpu *mine = NULL;
     const enum tb_status status = tb_gpu_open(&mine, why);
@@ -246,7 +246,7 @@ void tb_registration_discard(struct tb_registration *r)
     TB_ASSERT(r->passes == 0 && r->subscriptions == 0);
     tb_guard_end(r->guard);
     tb_gpu_memory_close(r->gpu);
-    tb_session_memory_free(r->session, &r->spare.memory);
+    tb_buffer_memory_free(r->session, &r->spare.memory);
     tb_stretches_free(&r->stretches);
     tb_tied_free(&r->tied);
     pthread_rwlock_destroy(&r->target.lock);

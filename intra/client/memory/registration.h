@@ -73,7 +73,7 @@ int tb_registration_guard(const struct tb_registration *registration, struct tb_
 int tb_registration_missing(const struct tb_registration *registration);
 /* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no
  * registration has found one. */
-struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
+struct tb_gpu *tb_registration_gpu(struct tb_session *s, const struct tb_registration *registration);
 /* Which of its wants stand in one memory; what was known before is freed. TB_SITE_NOMEM. */
 int tb_registration_tie(struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */

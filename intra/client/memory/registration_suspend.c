@@ -57,8 +57,8 @@ static void tell_hidden(const struct tb_publication *p, enum tb_status status, b
 static struct tb_request *hide_request(struct tb_session *s, const struct tb_publication *p, bool keep,
                                        uint32_t drain_ms)
 {
-    return keep ? tb_unpublish_request(s, &p->uid, p->shard, drain_ms)
-                : tb_unpublish_gone_request(s, p, drain_ms);
+    return keep ? tb_publication_unpublish(s, &p->uid, p->shard, drain_ms)
+                : tb_publication_gone_request(s, p, drain_ms);
 }
 
 static uint32_t left_ms(const struct tb_call *call)
@@ -117,7 +117,7 @@ static void hide_asked(struct tb_session *s, struct tb_publication *p, const str
 static void end_hidden(struct tb_session *s, struct tb_publication *p)
 {
     TB_ASSERT(p->export_id == 0 || p->life == TB_PUBLICATION_RETURNING);
-    if (p->counted_on) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+    if (p->counted_on) tb_request_farewell(s, tb_publication_gone_request(s, p, 0));
     tb_publication_remove(s, p, 0);
 }
 

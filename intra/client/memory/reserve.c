@@ -48,7 +48,7 @@ static void work(struct tb_reserve *r)
     struct tb_session *s = r->session;
     tb_pieces_fill_between(s->crew, &r->pieces, BATCH_EACH * tb_crew_slots(s->crew));
     if (tb_pieces_left(&r->pieces) > 0 || atomic_load(&r->pieces.failed)) return;
-    if (r->pin) tb_gpu_pin(tb_session_gpu(s, NULL), &r->pieces.memory);
+    if (r->pin) tb_gpu_pin(tb_registration_gpu(s, NULL), &r->pieces.memory);
 }
 
 static void turn(void *user, uint32_t piece, uint32_t slot);
@@ -98,7 +98,7 @@ static void turn(void *user, uint32_t piece, uint32_t slot)
     if (r->life == TB_RESERVE_REFUSED) memory = take_memory(r);
     tb_session_changed(s, false);
     tb_session_unlock(s); /* from here on it may be gone */
-    tb_session_memory_free(s, &memory);
+    tb_buffer_memory_free(s, &memory);
 }
 
 /* ---- asking ---- */
@@ -132,7 +132,7 @@ void tb_reserve_ask(struct tb_session *s, const struct tb_reserve_wish *wish)
     r->pin = wish->pin;
     r->of = wish->of;
     struct tb_shared_memory *memory = &r->pieces.memory;
-    if (tb_session_memory_open(s, memory_name(r->kind), r->bytes, memory) != TB_OK) goto undo_row;
+    if (tb_buffer_memory_open(s, memory_name(r->kind), r->bytes, memory) != TB_OK) goto undo_row;
     if (tb_crew_submit(s->crew, turn, r) != TB_OK) goto undo_memory; /* it begins behind the lock */
     r->next = s->reserves;
     s->reserves = r;
@@ -186,7 +186,7 @@ static void drop_row(struct tb_session *s, struct tb_reserve *r)
     struct tb_memory_pieces rest;
     leave(s, r, false, &rest);
     tb_session_unlock(s);
-    tb_session_memory_free(s, &rest.memory);
+    tb_buffer_memory_free(s, &rest.memory);
     tb_session_lock(s);
 }
 
@@ -219,7 +219,7 @@ static bool take_prepared(struct tb_session *s, const struct tb_reserve_wish *wi
     tb_session_unlock(s);
     tb_pieces_fill(s->crew, &rest);
     if (atomic_load(&rest.failed)) {
-        tb_session_memory_free(s, &rest.memory);
+        tb_buffer_memory_free(s, &rest.memory);
         return false;
     }
     *memory_out = rest.memory;
@@ -232,7 +232,7 @@ enum tb_status tb_reserve_take(struct tb_session *s, const struct tb_reserve_wis
     TB_ASSERT_UNLOCKED(s);
     TB_ASSERT(wish->bytes > 0);
     if (take_prepared(s, wish, memory_out)) return TB_OK;
-    const enum tb_status status = tb_session_memory_new(s, memory_name(wish->kind), wish->bytes, memory_out);
+    const enum tb_status status = tb_buffer_memory_new(s, memory_name(wish->kind), wish->bytes, memory_out);
     if (status != TB_OK) return status;
     tb_session_lock(s);
     s->reserve_counts.made_bytes += wish->bytes;

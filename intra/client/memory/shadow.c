@@ -49,7 +49,7 @@ static bool shelf_memory(struct tb_session *s, struct tb_shadow *sh, uint32_t ch
                                          .shard = sh->shard,
                                          .bytes = tb_shelf_bytes(chunks, room)};
     if (sh->shelf.count < wish.bytes) {
-        tb_session_memory_free(s, &sh->shelf);
+        tb_buffer_memory_free(s, &sh->shelf);
         if (tb_reserve_take(s, &wish, &sh->shelf) != TB_OK) return false;
     }
     memset(sh->shelf.bytes, 0, (size_t)tb_shelf_zero_bytes(chunks));
@@ -117,8 +117,8 @@ void tb_shadows_free(struct tb_session *s)
     while (s->shadows != NULL) {
         struct tb_shadow *sh = s->shadows;
         s->shadows = sh->next;
-        tb_session_memory_free(s, &sh->memory);
-        tb_session_memory_free(s, &sh->shelf);
+        tb_buffer_memory_free(s, &sh->memory);
+        tb_buffer_memory_free(s, &sh->shelf);
         tb_free(sh);
     }
 }

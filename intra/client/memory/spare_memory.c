@@ -37,7 +37,7 @@ bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb
     if (fits)
         *memory_out = memory;
     else
-        tb_session_memory_free(s, &memory);
+        tb_buffer_memory_free(s, &memory);
     return fits;
 }
 
@@ -49,6 +49,6 @@ void tb_spare_drop(struct tb_session *s, struct tb_spare *spare)
     struct tb_shared_memory memory = take_memory(&spare->memory);
     if (memory.bytes == NULL) return;
     tb_session_unlock(s);
-    tb_session_memory_free(s, &memory);
+    tb_buffer_memory_free(s, &memory);
     tb_session_lock(s);
 }

@@ -218,7 +218,7 @@ static int compare_all(const struct tb_staged_use *use, const struct tb_registra
     return TB_OK;
 }
 
-int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use)
+int tb_tied_check_use(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;

@@ -22,6 +22,6 @@ enum tb_tied_said tb_tied_by_digests(const struct tb_staging *st, const struct t
 /* The version is whole. Each tied tensor of the subscription's registrations has the bytes of the
  * one whose memory it shares: TB_OK, TB_LAYOUT_MISMATCH, TB_SITE_NOMEM or from the GPU's driver.
  * Under the lock, let go meanwhile. Once for each use. */
-int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use);
+int tb_tied_check_use(struct tb_subscription *sub, struct tb_staged_use *use);
 
 #endif

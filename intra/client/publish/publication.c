@@ -52,7 +52,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
     TB_ASSERT_UNLOCKED(s);
     TB_ASSERT(p->export_id == 0 && p->encoding == NULL && p->hiding == NULL && p->protection == NULL);
-    tb_session_memory_free(s, &p->blobs);
+    tb_buffer_memory_free(s, &p->blobs);
     tb_shared_memory_free(&p->encoded_chunks);
     tb_free(p->blob_digests);
     tb_free(p->encoded_table);
@@ -80,7 +80,7 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
     if (p->shadow != NULL) p->shadow->user = NULL;
     struct tb_shared_memory before = leave_copy(p);
     tb_session_unlock(s); /* memory may be large, and takes a while to go */
-    tb_session_memory_free(s, &before);
+    tb_buffer_memory_free(s, &before);
     free_publication(s, p);
     tb_session_lock(s);
     tb_session_changed(s, false);
@@ -91,7 +91,7 @@ void tb_publications_free(struct tb_session *s)
     tb_session_lock(s);
     while (s->publications != NULL) {
         struct tb_publication *p = s->publications;
-        if (tb_publication_is_sealed(p->life)) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+        if (tb_publication_is_sealed(p->life)) tb_request_farewell(s, tb_publication_gone_request(s, p, 0));
         tb_publication_remove(s, p, 0);
     }
     while (s->runs != NULL) {

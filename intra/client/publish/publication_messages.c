@@ -30,8 +30,8 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
     return request;
 }
 
-struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
-                                        uint32_t drain_ms)
+struct tb_request *tb_publication_unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
+                                            uint32_t drain_ms)
 {
     struct tb_request *request = tb_request_new(s, TB_MSG_UNPUBLISH, TB_MSG_REPLY, 0);
     if (request == NULL) return NULL;
@@ -40,8 +40,8 @@ struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id
     return request;
 }
 
-struct tb_request *tb_unpublish_gone_request(struct tb_session *s, const struct tb_publication *p,
-                                             uint32_t drain_ms)
+struct tb_request *tb_publication_gone_request(struct tb_session *s, const struct tb_publication *p,
+                                               uint32_t drain_ms)
 {
-    return tb_unpublish_request(s, &p->uid, p->shard, drain_ms | TB_MSG_UNPUBLISH_GONE);
+    return tb_publication_unpublish(s, &p->uid, p->shard, drain_ms | TB_MSG_UNPUBLISH_GONE);
 }

@@ -91,7 +91,7 @@ static void tell_missing(struct tb_session *s, struct tb_publication *p)
     tb_log_end(&l);
     /* a gateway that comes anew does not hear of it */
     tb_publication_step(&p->life, TB_PUBLICATION_LOST);
-    tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+    tb_request_farewell(s, tb_publication_gone_request(s, p, 0));
 }
 
 static bool is_missing(const struct tb_publication *p)
@@ -125,7 +125,7 @@ static bool maps_file(const struct tb_session *s)
     return false;
 }
 
-void tb_registrations_look(struct tb_session *s)
+void tb_publication_watch_look(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
     if (s->looking || s->closing || !maps_file(s)) return;

@@ -12,6 +12,6 @@ void tb_publication_protect(struct tb_session *s, struct tb_publication *p);
 void tb_publications_look(struct tb_session *s);
 /* Under the lock, once a second: has the ends of mapped files looked at, by a task of the crew. A
  * gateway of this host reads by system calls, which raise no signal. */
-void tb_registrations_look(struct tb_session *s);
+void tb_publication_watch_look(struct tb_session *s);
 
 #endif

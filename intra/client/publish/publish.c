@@ -197,7 +197,7 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
         if (w->blob_bytes > 0) status = tb_shared_memory_new("tombolo-blobs", w->blob_bytes, &p->blobs);
     } else if (p->manifest.bytes > 0) {
         tb_session_lock(s);
-        status = tb_shadow_take(s, p, p->manifest.bytes, &w->call);
+        status = tb_shadow_claim_take(s, p, p->manifest.bytes, &w->call);
         tb_session_unlock(s);
     }
     if (status == TB_TIMEOUT)
@@ -208,7 +208,8 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
         return tb_fail(status, "version %llu shard %u: no place for %llu bytes",
                        (unsigned long long)w->o->number, p->shard, (unsigned long long)p->manifest.bytes);
     if (on_gpu)
-        tb_gpu_pin(tb_session_gpu(s, p->registration), p->shadow != NULL ? &p->shadow->memory : &p->blobs);
+        tb_gpu_pin(tb_registration_gpu(s, p->registration),
+                   p->shadow != NULL ? &p->shadow->memory : &p->blobs);
     if (p->copied) {
         p->devices = tb_calloc((size_t)p->manifest.layout.tensor_count + 1, sizeof *p->devices);
         if (p->devices == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the tensors' devices");
@@ -317,7 +318,7 @@ static int seal(const struct publishing *w, struct tb_publication *p)
 static void take_back(struct tb_session *s, struct tb_publication *p)
 {
     tb_session_lock(s);
-    if (p->export_id != 0) tb_request_farewell(s, tb_unpublish_gone_request(s, p, tb_session_drain_ms(s)));
+    if (p->export_id != 0) tb_request_farewell(s, tb_publication_gone_request(s, p, tb_session_drain_ms(s)));
     tb_publication_remove(s, p, 0);
     tb_session_unlock(s);
 }
@@ -349,8 +350,8 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     }
     tb_session_lock(w->s);
     tb_shadow_encode(w->s, p);
-    tb_shadow_prepare_next(w->s, p, w->codec == TB_CODEC_RAW ? w->classes : 0,
-                           p->registration != NULL && p->registration->gpu != NULL);
+    tb_shadow_claim_next(w->s, p, w->codec == TB_CODEC_RAW ? w->classes : 0,
+                         p->registration != NULL && p->registration->gpu != NULL);
     /* what was written before it was sealed is looked at now */
     tb_session_wake(w->s);
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */

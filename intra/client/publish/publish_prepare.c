@@ -67,7 +67,7 @@ static void prepare(struct tb_session *s, const struct tb_publication *p, const 
     struct tb_registration *r = o->registration;
     const bool on_gpu = r->gpu != NULL;
     if (o->mode == TB_PUBLISH_SHADOW)
-        tb_shadow_prepare(s, p, shard_bytes(o), on_gpu, r);
+        tb_shadow_claim_prepare(s, p, shard_bytes(o), on_gpu, r);
     else if (on_gpu)
         prepare_copy(s, p, shard_bytes(o), r);
 }

@@ -56,7 +56,7 @@ static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     TB_ASSERT(sh->user != NULL && !tb_publication_is_busy(sh->user->life));
     struct tb_publication *p = sh->user;
-    tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+    tb_request_farewell(s, tb_publication_gone_request(s, p, 0));
     tb_publication_remove(s, p, 0);
 }
 
@@ -111,15 +111,15 @@ static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh,
     struct tb_shared_memory old = sh->memory, grown = {.memfd = -1};
     sh->memory = (struct tb_shared_memory){.memfd = -1};
     tb_session_unlock(s);
-    tb_session_memory_free(s, &old);
+    tb_buffer_memory_free(s, &old);
     const enum tb_status status = tb_reserve_take(s, wish, &grown);
     tb_session_lock(s);
     if (status == TB_OK) sh->memory = grown;
     return status;
 }
 
-enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
-                              const struct tb_call *call)
+enum tb_status tb_shadow_claim_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
+                                    const struct tb_call *call)
 {
     TB_ASSERT_LOCKED(s);
     TB_ASSERT(p->shadow == NULL && p->life == TB_PUBLICATION_NEW);
@@ -158,8 +158,8 @@ static uint32_t count_shelves(const struct tb_session *s, const struct tb_public
     return count;
 }
 
-void tb_shadow_prepare(struct tb_session *s, const struct tb_publication *p, uint64_t bytes, bool pin,
-                       struct tb_registration *of)
+void tb_shadow_claim_prepare(struct tb_session *s, const struct tb_publication *p, uint64_t bytes, bool pin,
+                             struct tb_registration *of)
 {
     TB_ASSERT_LOCKED(s);
     struct tb_reserve_wish wish = wish_for(TB_RESERVE_SHADOW, p, bytes);
@@ -169,11 +169,11 @@ void tb_shadow_prepare(struct tb_session *s, const struct tb_publication *p, uin
         tb_reserve_ask(s, &wish);
 }
 
-void tb_shadow_prepare_next(struct tb_session *s, const struct tb_publication *p, uint32_t classes, bool pin)
+void tb_shadow_claim_next(struct tb_session *s, const struct tb_publication *p, uint32_t classes, bool pin)
 {
     TB_ASSERT_LOCKED(s);
     if (s->no_prepare || p->shadow == NULL) return;
-    tb_shadow_prepare(s, p, p->manifest.bytes, pin, NULL);
+    tb_shadow_claim_prepare(s, p, p->manifest.bytes, pin, NULL);
     const uint32_t chunks = p->manifest.chunk_count;
     if (classes == 0 || chunks > TB_SHELF_COUNT_MAX) return;
     const struct tb_reserve_wish shelf =

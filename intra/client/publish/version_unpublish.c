@@ -53,7 +53,7 @@ static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns
         struct tb_publication *p = next_of(s, uid);
         if (p != NULL) {
             /* It may have been sealed again since the gateway answered. */
-            if (p->unpublished) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+            if (p->unpublished) tb_request_farewell(s, tb_publication_gone_request(s, p, 0));
             tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
         } else if (is_held(s, uid)) {
             tb_session_wait_unbounded(s);
@@ -69,7 +69,7 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const struct tb_call call =
         tb_call_begin(s, most >= TB_WAIT_FOREVER ? TB_WAIT_FOREVER - 1 : (uint32_t)most);
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(drain_ms));
-    struct tb_request *request = tb_unpublish_request(s, uid, TB_UNPUBLISH_ALL, drain_ms);
+    struct tb_request *request = tb_publication_unpublish(s, uid, TB_UNPUBLISH_ALL, drain_ms);
     const int status = tb_request_call(s, request, &call, "tb_unpublish");
     tb_request_free(request);
     if (status != TB_OK && status != TB_DONE_BEFORE && status != TB_NOT_FOUND)

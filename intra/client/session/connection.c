@@ -192,7 +192,7 @@ static void on_tick(uv_timer_t *timer)
     struct tb_connection *c = timer->data;
     lock(c);
     tb_stagings_progress(c->session);
-    tb_registrations_look(c->session);
+    tb_publication_watch_look(c->session);
     if (c->greeted) send_posted(c);
     TB_CHECK(tb_session_check(c->session));
     unlock(c);

@@ -41,12 +41,12 @@
  *   tb_registration_gone             yes           no pass runs, so lock 2 is held for a chunk only
  *   tb_recheck                       yes           it digests or copies one chunk, and no pass runs
  *   tb_layouts_decode                yes           it parses one manifest
- *   tb_session_memory_open,          yes           no page of the memory is made yet
+ *   tb_buffer_memory_open,          yes           no page of the memory is made yet
  *   tb_reserve_ask
  *   tb_registration_stretch          yes           it sorts the tensors of a registration once
  *   tb_guard_end, tb_protection_end  yes           they wait for a signal handler that runs now
  *   tb_export_close                  no            it drains readers for seconds
- *   tb_session_memory_new, _free,    no            pages take a third of a second a GiB
+ *   tb_buffer_memory_new, _free,    no            pages take a third of a second a GiB
  *   tb_fabric_memory_goes,
  *   tb_reserve_take
  *   tb_crew_run, tb_pass_run,        no            they work on all of a version

@@ -133,7 +133,7 @@ static void blob_names_are_files_that_can_be_written(void **state)
         if (!tb_blob_name_writable(good[i])) fail_msg("%s is refused", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (tb_blob_name_writable(bad[i])) fail_msg("%s is taken", bad[i]);
-    assert_false(tb_file_name_valid(".tombolo/header/a"));
+    assert_false(tb_blob_file_name_valid(".tombolo/header/a"));
 }
 
 static enum tb_status try_blobs(const struct tb_blob *blobs, uint32_t count)
@@ -412,7 +412,7 @@ static void version_root_is_what_the_header_says(void **state)
     tb_write_u32(&w, 3);
     tb_write_bytes(&w, roots, sizeof roots);
     const struct tb_digest want = tb_digest_of(bytes, w.used);
-    const struct tb_digest got = tb_version_root(&key, roots);
+    const struct tb_digest got = tb_version_key_root(&key, roots);
     assert_true(tb_digest_equal(&want, &got));
 }
 

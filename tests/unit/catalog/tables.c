@@ -33,15 +33,15 @@ static void rows_are_reused_and_marks_keep_their_order(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(tb_table_new(&t), i);
     assert_int_equal(tb_table_new(&t), NONE);
-    tb_row_mark(&t, 2, TB_CATALOG_GO);
-    tb_row_mark(&t, 0, TB_CATALOG_GO);
-    tb_row_mark(&t, 1, TB_CATALOG_PLAN);
-    tb_row_mark(&t, 2, TB_CATALOG_GO);
+    tb_table_mark(&t, 2, TB_CATALOG_GO);
+    tb_table_mark(&t, 0, TB_CATALOG_GO);
+    tb_table_mark(&t, 1, TB_CATALOG_PLAN);
+    tb_table_mark(&t, 2, TB_CATALOG_GO);
     tb_table_check(&t);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_GO), 2);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_PLAN), 1);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_TELL), NONE);
-    tb_row_unmark(&t, 2, TB_CATALOG_GO);
+    tb_table_unmark(&t, 2, TB_CATALOG_GO);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_GO), 0);
     tb_table_free(&t, 0); /* with its mark */
     tb_table_check(&t);

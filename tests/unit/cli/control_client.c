@@ -68,7 +68,7 @@ static void stop(struct server *s)
 static enum tb_status ask(struct server *s, uint32_t timeout_ms, json_t **reply, char error[512])
 {
     json_t *request = json_pack("{s:s}", "cmd", "status");
-    const enum tb_status status = tb_control_ask(s->path, request, timeout_ms, reply, error);
+    const enum tb_status status = tb_control_client_ask(s->path, request, timeout_ms, reply, error);
     json_decref(request);
     return status;
 }

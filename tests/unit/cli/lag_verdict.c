@@ -42,9 +42,9 @@ static void the_worst_row_is_the_first(void **state)
     json_array_append_new(rows, row("late", "link-down", true, 1, 40));
     json_array_append_new(rows, row("later", "no-room", true, 2, 41));
     json_array_append_new(rows, row("well too", "up-to-date", true, 0, 0));
-    tb_lag_sort(rows);
+    tb_lag_verdict_sort(rows);
     expect_order(rows, "later late silent idle wanted well well too ");
-    tb_lag_sort(rows);
+    tb_lag_verdict_sort(rows);
     expect_order(rows, "later late silent idle wanted well well too ");
     json_decref(rows);
 }
@@ -52,19 +52,19 @@ static void the_worst_row_is_the_first(void **state)
 static void what_a_stranger_says_is_sorted_too(void **state)
 {
     (void)state;
-    tb_lag_sort(NULL);
+    tb_lag_verdict_sort(NULL);
     json_t *rows = json_pack("[i,n,{s:i},{}]", 1, "reason", 7);
     assert_non_null(rows);
-    tb_lag_sort(rows);
+    tb_lag_verdict_sort(rows);
     assert_int_equal(json_array_size(rows), 4);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(tb_lag_severity_of(json_array_get(rows, i), 1, 2), TB_LAG_NOT_KNOWN);
+        assert_int_equal(tb_lag_verdict_severity(json_array_get(rows, i), 1, 2), TB_LAG_NOT_KNOWN);
     json_decref(rows);
 }
 
 static void expect_severity(json_t *r, enum tb_lag_severity expected)
 {
-    assert_int_equal(tb_lag_severity_of(r, 30, 120), expected);
+    assert_int_equal(tb_lag_verdict_severity(r, 30, 120), expected);
     json_decref(r);
 }
 
@@ -79,9 +79,9 @@ static void how_long_it_is_behind_counts(void **state)
     expect_severity(row("a", "no-subscriber", true, 5, 900), TB_LAG_FINE);
     expect_severity(row("a", "link-down", false, 5, 900), TB_LAG_NOT_KNOWN);
     expect_severity(row("a", "unknown", true, 0, 0), TB_LAG_NOT_KNOWN);
-    assert_int_equal(tb_lag_worse(TB_LAG_NOT_KNOWN, TB_LAG_CRITICAL), TB_LAG_CRITICAL);
-    assert_int_equal(tb_lag_worse(TB_LAG_WARNING, TB_LAG_NOT_KNOWN), TB_LAG_NOT_KNOWN);
-    assert_int_equal(tb_lag_worse(TB_LAG_WARNING, TB_LAG_FINE), TB_LAG_WARNING);
+    assert_int_equal(tb_lag_verdict_worse(TB_LAG_NOT_KNOWN, TB_LAG_CRITICAL), TB_LAG_CRITICAL);
+    assert_int_equal(tb_lag_verdict_worse(TB_LAG_WARNING, TB_LAG_NOT_KNOWN), TB_LAG_NOT_KNOWN);
+    assert_int_equal(tb_lag_verdict_worse(TB_LAG_WARNING, TB_LAG_FINE), TB_LAG_WARNING);
 }
 
 /* A new reason gets its advice here, or its place in this list. */
@@ -93,10 +93,10 @@ static void each_reason_has_its_advice(void **state)
         bool is_nothing = false;
         for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++)
             is_nothing |= strcmp(nothing[i], tb_lag_name(reason)) == 0;
-        if ((tb_lag_advice(tb_lag_name(reason)) == NULL) != is_nothing)
+        if ((tb_lag_verdict_advice(tb_lag_name(reason)) == NULL) != is_nothing)
             fail_msg("%s: advice is %s", tb_lag_name(reason), is_nothing ? "there" : "missing");
     }
-    assert_null(tb_lag_advice("of a later release"));
+    assert_null(tb_lag_verdict_advice("of a later release"));
 }
 
 int main(void)

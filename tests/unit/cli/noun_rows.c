@@ -231,7 +231,7 @@ static void a_long_list_is_whole(void **state)
     char *printed = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&printed, &bytes);
-    tb_table_print(to, tb_columns_of_peers, rows.list, &(struct tb_table_style){.form = TB_TABLE_TSV});
+    tb_columns_print(to, tb_columns_of_peers, rows.list, &(struct tb_table_style){.form = TB_TABLE_TSV});
     assert_int_equal(fclose(to), 0);
     assert_non_null(strstr(printed, ", policy-22, ..."));
     assert_null(strstr(printed, "policy-23"));
@@ -299,7 +299,8 @@ static void what_a_stranger_answers_is_borne(void **state)
         for (size_t k = 0; k < sizeof views / sizeof *views; k++) {
             struct tb_rows rows = views[k].rows(&a);
             assert_false(rows.lacking);
-            tb_table_print(to, views[k].columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 40});
+            tb_columns_print(to, views[k].columns, rows.list,
+                             &(struct tb_table_style){TB_TABLE_FIT, true, 40});
             json_decref(rows.list);
         }
         json_decref(any);

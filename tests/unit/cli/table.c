@@ -32,7 +32,7 @@ static void expect_table(const char *json, struct tb_table_style style, const ch
     size_t bytes = 0;
     json_t *rows = rows_of(json);
     FILE *to = open_memstream(&text, &bytes);
-    tb_table_print(to, columns, rows, &style);
+    tb_columns_print(to, columns, rows, &style);
     assert_int_equal(fclose(to), 0);
     assert_string_equal(text, expected);
     free(text);
@@ -131,7 +131,7 @@ static void expect_order(const char *json, const char *by, const char *names)
 {
     char found[64] = "";
     json_t *rows = rows_of(json);
-    assert_true(tb_table_sort(rows, columns, by));
+    assert_true(tb_columns_sort(rows, columns, by));
     for (size_t i = 0; i < json_array_size(rows); i++)
         (void)strcat(found, json_string_value(json_object_get(json_array_get(rows, i), "name")));
     assert_string_equal(found, names);
@@ -152,10 +152,10 @@ static void rows_are_ordered_by_a_column(void **state)
     expect_order(rows, "eta_s", "abcd");
     expect_order("[{\"name\":\"a\",\"bytes\":\"x\"},{\"name\":\"b\",\"bytes\":5}]", "bytes", "ba");
     json_t *none = json_array();
-    assert_true(tb_table_sort(none, columns, "name"));
-    assert_false(tb_table_sort(none, columns, "nothing"));
-    assert_false(tb_table_sort(none, columns, ""));
-    assert_false(tb_table_sort(none, columns, "-"));
+    assert_true(tb_columns_sort(none, columns, "name"));
+    assert_false(tb_columns_sort(none, columns, "nothing"));
+    assert_false(tb_columns_sort(none, columns, ""));
+    assert_false(tb_columns_sort(none, columns, "-"));
     json_decref(none);
 }
 
@@ -166,7 +166,7 @@ static void one_row_is_a_list_of_fields(void **state)
     size_t bytes = 0;
     json_t *row = rows_of("{\"name\":\"a\",\"bytes\":null,\"rtt_ms\":0.25,\"note\":\"\"}");
     FILE *to = open_memstream(&text, &bytes);
-    tb_table_describe(to, columns, row);
+    tb_columns_describe(to, columns, row);
     assert_int_equal(fclose(to), 0);
     assert_string_equal(text, "  name               a\n"
                               "  size MB            ?\n"

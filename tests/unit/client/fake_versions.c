@@ -54,7 +54,7 @@ void fake_become_ready(struct fake_version *v)
         if (!v->shards[i].sealed) return;
         roots[i] = v->shards[i].manifest.root;
     }
-    v->key.root = tb_version_root(&v->key, roots);
+    v->key.root = tb_version_key_root(&v->key, roots);
     v->ready = true;
 }
 

@@ -20,7 +20,7 @@ static void each_kind_that_crossed_is_said(void **state)
     const struct tb_choice_ask bf16 = {TB_KIND_BF16, true}, f32 = {TB_KIND_F32, true},
                                bytes = {TB_KIND_BYTES, false};
     tb_choice_init(&c, TB_CHOICE_SPARSE, 2);
-    json_t *none = tb_choice_json(&c);
+    json_t *none = tb_status_choice(&c);
     assert_true(json_is_null(json_object_get(none, "delta")));
     assert_int_equal(json_array_size(json_object_get(none, "delta_kinds")), 0);
     json_decref(none);
@@ -28,7 +28,7 @@ static void each_kind_that_crossed_is_said(void **state)
     (void)tb_choice_pick(&c, &bf16);
     (void)tb_choice_pick(&c, &bf16);
     (void)tb_choice_pick(&c, &bytes);
-    json_t *o = tb_choice_json(&c);
+    json_t *o = tb_status_choice(&c);
     const json_t *deltas = json_object_get(o, "delta_kinds"), *full = json_object_get(o, "full_kinds");
     assert_string_equal(text(json_object_get(o, "delta"), "kind"), "bf16"); /* most */
     assert_int_equal(json_array_size(deltas), 2);

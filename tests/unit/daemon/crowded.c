@@ -156,14 +156,14 @@ static void a_peer_speaks_for_itself(void **state)
         CHECK_OK(tb_name_set(&report.site, "made-up"));
         said.site = report.site;
         tb_reports_heard(d, 0, &report);
-        tb_records_state(d, 0, &said);
+        tb_site_records_state(d, 0, &said);
     }
     assert_int_equal(d->counters.reports_refused, 6);
     assert_true(d->disbelieved[0]);
     assert_false(is_known(d, "made-up"));
     report.site = said.site = d->config->peers[0].site; /* its twin: of itself */
     tb_reports_heard(d, 0, &report);
-    tb_records_state(d, 0, &said);
+    tb_site_records_state(d, 0, &said);
     assert_int_equal(d->counters.reports_refused, 6);
     assert_true(is_known(d, report.site.text));
     crowd_end(&w);

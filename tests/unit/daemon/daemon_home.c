@@ -118,7 +118,7 @@ void home_check_lag(const struct home *h, const char *site, const char *reason, 
     json_t *request = json_pack("{s:s}", "model", "policy"), *reply = json_object(), *row;
     size_t i;
     bool found = false;
-    tb_records_tick(h->d); /* as each second: a peer that says no STATE is judged by its link */
+    tb_site_records_tick(h->d); /* as each second: a peer that says no STATE is judged by its link */
     CHECK_OK(tb_status_lag(h->d, request, reply, error));
     json_array_foreach(json_object_get(reply, "lag"), i, row)
     {

@@ -130,11 +130,11 @@ static void a_home_that_says_much_is_answered_so_often(void **state)
         const struct tb_name name = nth(i);
         rows[i] = wake(&h, &name);
     }
-    tb_records_tick(h.d);
+    tb_site_records_tick(h.d);
     for (uint32_t i = 0; i < 30; i++) {
         s = (struct tb_site_state){.model = nth(i), .known = true, .incarnation = 1, .serial = 1};
         CHECK_OK(tb_name_set(&s.site, "west"));
-        tb_records_state(h.d, 0, &s);
+        tb_site_records_state(h.d, 0, &s);
     }
     for (uint32_t i = 0; i < 30; i++)
         answered += h.d->own[rows[i]]->answered_at != 0;

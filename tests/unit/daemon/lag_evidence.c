@@ -30,9 +30,9 @@ void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct t
 }
 
 /* No model may be read there, so that the right is lacking. */
-bool __wrap_tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+bool __wrap_tb_site_lag_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 static bool denied;
-bool __wrap_tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+bool __wrap_tb_site_lag_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     (void)d, (void)peer, (void)model;
     return denied;

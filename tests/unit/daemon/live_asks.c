@@ -113,7 +113,7 @@ static void nobody_answers_for_another(void **state)
     m.subscription = 2; /* none of its own */
     say(&w, 0, &m);
     worker_sync(w.w[0]);
-    tb_live_tick(w.h.d, 1);
+    tb_live_asks_tick(w.h.d, 1);
     assert_non_null(w.h.d->live.first); /* w1 has said nothing */
     assert_null(json_object_get(w.reply, "workers"));
     m = proven(&w, 1, w.h.d->live.last);
@@ -123,7 +123,7 @@ static void nobody_answers_for_another(void **state)
     say(&w, 1, &m);
     say(&w, 1, &m); /* one alarm */
     worker_sync(w.w[1]);
-    tb_live_tick(w.h.d, 1);
+    tb_live_asks_tick(w.h.d, 1);
     assert_null(w.h.d->live.first);
     assert_string_equal(state_of(&w, 0), "proven");
     assert_string_equal(state_of(&w, 1), "differs");
@@ -146,9 +146,9 @@ static void a_question_ends_at_its_deadline_or_when_workers_leave(void **state)
     const struct tb_msg_proven m = proven(&w, 0, w.h.d->live.last);
     say(&w, 0, &m);
     worker_sync(w.w[0]);
-    tb_live_tick(w.h.d, tb_clock_now());
+    tb_live_asks_tick(w.h.d, tb_clock_now());
     assert_non_null(w.h.d->live.first);
-    tb_live_tick(w.h.d, tb_time_add(tb_clock_now(), TB_MS(60001)));
+    tb_live_asks_tick(w.h.d, tb_time_add(tb_clock_now(), TB_MS(60001)));
     assert_null(w.h.d->live.first);
     assert_string_equal(state_of(&w, 0), "proven");
     assert_string_equal(state_of(&w, 1), "no answer");

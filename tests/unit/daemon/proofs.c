@@ -441,7 +441,7 @@ static void home_tells_of_proofs_that_it_makes_anew(void **state)
     begin_of(&f, "east", "");
     struct tb_daemon *d = f.home.d;
     const struct tb_statement s = word(&f, d->tls, &span);
-    assert_non_null(tb_statement_keep(d, &s, tb_tls_identity(d->tls), span.bytes, span.count));
+    assert_non_null(tb_statements_keep(d, &s, tb_tls_identity(d->tls), span.bytes, span.count));
     for (uint32_t k = 0; k < SHARDS * CHUNKS; k++)
         tb_bitmap_set(tb_arena_place(f.copy->region, k / CHUNKS)->held, k % CHUNKS);
     f.copy->life = TB_COPY_WHOLE;

@@ -204,7 +204,7 @@ static void what_counts_is_told_as_a_file(void **state)
     (void)state;
     begin(&w);
     json_t *reply = json_object();
-    CHECK_OK(tb_config_command(w.home.d, NULL, reply, error));
+    CHECK_OK(tb_reload_config_command(w.home.d, NULL, reply, error));
     const char *text = json_string_value(json_object_get(reply, "document"));
     assert_non_null(text);
     CHECK_OK(tb_config_parse_running(text, strlen(text), NULL, NULL, &told));

@@ -79,12 +79,12 @@ static void world_init(struct world *w)
                                        .shard_count = 1,
                                        .places = w->places,
                                        .bases = w->bases};
-    assert_int_equal(tb_shelf_work_begin(w->shelves, &task, &w->work), TB_OK);
+    assert_int_equal(tb_shelves_work_begin(w->shelves, &task, &w->work), TB_OK);
 }
 
 static void world_fini(struct world *w)
 {
-    tb_shelf_work_end(w->work);
+    tb_shelves_work_end(w->work);
     tb_shelves_close(w->shelves);
     tb_encoded_chunks_free(w->encoded_chunks);
     free(w->copy.place.bytes);
@@ -124,7 +124,7 @@ static void what_lands_is_encoded(void **state)
         (void)tb_bitmap_set(w.copy.held, k);
     for (uint32_t k = 0; k < CHUNKS; k++)
         wait_for(&w, k);
-    tb_shelf_work_end(w.work);
+    tb_shelves_work_end(w.work);
     w.work = NULL;
     assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
     tb_shelves_stats(w.shelves, &stats);
@@ -168,7 +168,7 @@ static void what_came_encoded_is_forwarded(void **state)
         (void)tb_bitmap_set(w.copy.held, k);
     for (uint32_t k = 0; k < CHUNKS; k++)
         wait_for(&w, k);
-    tb_shelf_work_end(w.work);
+    tb_shelves_work_end(w.work);
     w.work = NULL;
     assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
     tb_shelves_stats(w.shelves, &stats);
@@ -194,7 +194,7 @@ static void work_ends_where_it_is(void **state)
         for (uint32_t k = 1; k < CHUNKS; k++)
             (void)tb_bitmap_set(w.copy.held, k);
         if (turn % 2 == 0) wait_for(&w, 1 + turn % (CHUNKS - 1));
-        tb_shelf_work_end(w.work);
+        tb_shelves_work_end(w.work);
         w.work = NULL;
         assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
         assert_false(tb_shelf_has(&w.shelf, 0));

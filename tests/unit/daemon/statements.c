@@ -336,19 +336,19 @@ static void a_run_that_a_worker_claims_needs_its_signature(void **state)
     struct tb_catalog_known_run told = {key.model, 1, 5, {{0}}};
     static uint8_t bytes[TB_SIGNED_BYTES_MAX];
     struct tb_writer w;
-    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_true(tb_statements_run_lower_of_worker(f.home.d, &told));
     assert_int_equal(told.order, 0);
     const struct tb_tls *const by[] = {f.west, f.middle};
     for (uint32_t i = 0; i < 2; i++) {
         tb_writer_init(&w, bytes, sizeof bytes);
         CHECK_OK(tb_signed_write(by[i], &s, &w));
         const struct tb_span said = {.bytes = bytes, .count = (uint32_t)w.used};
-        assert_int_equal(tb_statement_shown(f.home.d, &worker, &key.model, &said), i == 1);
+        assert_int_equal(tb_statements_shown(f.home.d, &worker, &key.model, &said), i == 1);
     }
     told = (struct tb_catalog_known_run){key.model, 1, 5, {{0}}};
-    assert_false(tb_run_lower_of_worker(f.home.d, &told));
+    assert_false(tb_statements_run_lower_of_worker(f.home.d, &told));
     told.number = 6;
-    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_true(tb_statements_run_lower_of_worker(f.home.d, &told));
     assert_int_equal(told.number, 5);
     assert_int_equal(f.home.d->counters.statements_refused, 1);
     end(&f);
@@ -487,16 +487,16 @@ static void a_run_that_a_peer_remembers_is_lowered_to_what_is_signed(void **stat
     key.run_order = 3;
     const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
     struct tb_catalog_known_run told = {key.model, 4, 0, {{9}}};
-    assert_true(tb_run_lower(f.home.d, WEST, &told));
+    assert_true(tb_statements_run_lower(f.home.d, WEST, &told));
     assert_int_equal(told.order, 0); /* nothing is signed yet */
     brings(&f, f.middle, &s);
     told = (struct tb_catalog_known_run){key.model, 3, 5, key.run};
-    assert_false(tb_run_lower(f.home.d, WEST, &told));
+    assert_false(tb_statements_run_lower(f.home.d, WEST, &told));
     told = (struct tb_catalog_known_run){key.model, 3, 6, key.run};
-    assert_true(tb_run_lower(f.home.d, WEST, &told));
+    assert_true(tb_statements_run_lower(f.home.d, WEST, &told));
     assert_int_equal(told.number, 5);
     told = (struct tb_catalog_known_run){key.model, (uint64_t)1 << 40, 1, {{9}}};
-    assert_true(tb_run_lower(f.home.d, WEST, &told));
+    assert_true(tb_statements_run_lower(f.home.d, WEST, &told));
     assert_int_equal(told.order, 3);
     end(&f);
 }

@@ -45,7 +45,7 @@ static inline void version_make(struct version *v)
         roots[s] = m->root = tb_manifest_root(m);
         v->list[s] = m;
     }
-    v->key.root = tb_version_root(&v->key, roots);
+    v->key.root = tb_version_key_root(&v->key, roots);
 }
 
 static inline void version_fini(struct version *v)

@@ -31,8 +31,8 @@ static tb_time_ns carry(struct tb_window *w, const struct path *path, tb_time_ns
     uint64_t posted = 0;
     while (bytes > 0 || count > 0) {
         uint32_t n;
-        while (bytes > 0 &&
-               (n = tb_window_next(w, posted, count, bytes < (1u << 30) ? (uint32_t)bytes : 1u << 30)) > 0) {
+        while (bytes > 0 && (n = tb_read_window_next(w, posted, count,
+                                                     bytes < (1u << 30) ? (uint32_t)bytes : 1u << 30)) > 0) {
             const tb_time_ns wire = (tb_time_ns)((double)n * 1e9 / (double)path->bytes_per_s);
             free_at = (free_at > *now ? free_at : *now) + wire;
             ring[(first + count++) % READS].done_at = free_at + path->delay;
@@ -44,7 +44,7 @@ static tb_time_ns carry(struct tb_window *w, const struct path *path, tb_time_ns
         assert_true(count > 0); /* something is always let in */
         *now = ring[first].done_at;
         posted -= ring[first].sample.bytes;
-        tb_window_completed(w, &ring[first].sample, *now);
+        tb_read_window_completed(w, &ring[first].sample, *now);
         first = (first + 1) % READS;
         count--;
     }
@@ -56,7 +56,7 @@ static void look(struct tb_window *w, const struct path *path, tb_time_ns *now)
 {
     const struct tb_window_sample s = {.bytes = 8, .posted_at = *now, .done_before = w->done_bytes};
     *now += path->delay;
-    tb_window_completed(w, &s, *now);
+    tb_read_window_completed(w, &s, *now);
 }
 
 static void paths_are_filled(void **state)
@@ -70,7 +70,7 @@ static void paths_are_filled(void **state)
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         struct tb_window w;
         tb_time_ns now = TB_SECONDS(1);
-        tb_window_init(&w, paths[i].bytes_per_s, READS);
+        tb_read_window_init(&w, paths[i].bytes_per_s, READS);
         look(&w, &paths[i], &now);
         const uint64_t bytes = paths[i].bytes_per_s / 4 + 1;
         const tb_time_ns took = carry(&w, &paths[i], &now, bytes);
@@ -86,7 +86,7 @@ static void little_more_than_the_path_holds_is_posted(void **state)
     const struct path path = {UINT64_C(12500000000), TB_US(200)}; /* holds 2.5 MB */
     struct tb_window w;
     tb_time_ns now = TB_SECONDS(1);
-    tb_window_init(&w, path.bytes_per_s, READS);
+    tb_read_window_init(&w, path.bytes_per_s, READS);
     look(&w, &path, &now);
     (void)carry(&w, &path, &now, UINT64_C(2500000000));
     assert_in_range(w.bytes, 2400000, 5500000);
@@ -97,7 +97,7 @@ static void several_reads_are_in_flight(void **state)
     (void)state;
     for (uint64_t rate = 1000000; rate < UINT64_C(200000000000); rate *= 7) {
         struct tb_window w;
-        tb_window_init(&w, rate, READS);
+        tb_read_window_init(&w, rate, READS);
         assert_true(w.bytes / w.segment_bytes >= 8);
         assert_true(w.bytes >= TB_WINDOW_MIN && w.bytes <= TB_WINDOW_MAX);
     }
@@ -107,12 +107,12 @@ static void the_queue_is_never_overrun(void **state)
 {
     (void)state;
     struct tb_window w;
-    tb_window_init(&w, 0, 4);
-    assert_int_equal(tb_window_next(&w, 0, 0, 100), 100);
-    assert_int_equal(tb_window_next(&w, 0, 0, 1u << 30), w.segment_bytes);
-    assert_int_equal(tb_window_next(&w, 0, 4, 100), 0);
-    assert_int_equal(tb_window_next(&w, w.bytes, 1, 100), 0);
-    assert_int_equal(tb_window_next(&w, w.bytes - 1, 1, 100), 100);
+    tb_read_window_init(&w, 0, 4);
+    assert_int_equal(tb_read_window_next(&w, 0, 0, 100), 100);
+    assert_int_equal(tb_read_window_next(&w, 0, 0, 1u << 30), w.segment_bytes);
+    assert_int_equal(tb_read_window_next(&w, 0, 4, 100), 0);
+    assert_int_equal(tb_read_window_next(&w, w.bytes, 1, 100), 0);
+    assert_int_equal(tb_read_window_next(&w, w.bytes - 1, 1, 100), 100);
 }
 
 /* A path that became slower and longer is measured again, and so is one that became faster. */
@@ -122,7 +122,7 @@ static void what_changed_is_measured_again(void **state)
     const struct path fast = {UINT64_C(12500000000), TB_US(20)}, slow = {UINT64_C(12500000000), TB_US(300)};
     struct tb_window w;
     tb_time_ns now = TB_SECONDS(1);
-    tb_window_init(&w, fast.bytes_per_s, READS);
+    tb_read_window_init(&w, fast.bytes_per_s, READS);
     (void)carry(&w, &fast, &now, UINT64_C(12500000000));
     assert_true(w.bytes <= 2 * TB_WINDOW_MIN);
     (void)carry(&w, &slow, &now, UINT64_C(125000000000));
@@ -136,10 +136,10 @@ static void clocks_that_stand_still_are_borne(void **state)
 {
     (void)state;
     struct tb_window w;
-    tb_window_init(&w, 0, READS);
+    tb_read_window_init(&w, 0, READS);
     for (uint32_t i = 0; i < 1000; i++) {
         const struct tb_window_sample s = {.bytes = UINT32_MAX, .posted_at = TB_SECONDS(5), .done_before = 0};
-        tb_window_completed(&w, &s, TB_SECONDS(5));
+        tb_read_window_completed(&w, &s, TB_SECONDS(5));
         assert_true(w.bytes >= TB_WINDOW_MIN && w.bytes <= TB_WINDOW_MAX);
     }
 }

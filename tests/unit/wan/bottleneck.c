@@ -38,10 +38,10 @@ static void a_stream_has_one_limit(void **state)
         {{.time = 250, .busy = 10, .capped = 20}, TB_LIMIT_IDLE},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (tb_limit_of(&rows[i].seen) != rows[i].limit)
-            fail_msg("row %zu: %s", i, tb_limit_name(tb_limit_of(&rows[i].seen)));
-    assert_string_equal(tb_limit_name(TB_LIMIT_PEER_WINDOW), "peer_window");
-    assert_string_equal(tb_limit_name((enum tb_limit)99), "unknown");
+        if (tb_bottleneck_of(&rows[i].seen) != rows[i].limit)
+            fail_msg("row %zu: %s", i, tb_bottleneck_name(tb_bottleneck_of(&rows[i].seen)));
+    assert_string_equal(tb_bottleneck_name(TB_LIMIT_PEER_WINDOW), "peer_window");
+    assert_string_equal(tb_bottleneck_name((enum tb_limit)99), "unknown");
 }
 
 /* tcp_wmem's 4 MiB holds one stream to 400 Mbit/s at 80 ms. */

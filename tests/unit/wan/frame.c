@@ -132,8 +132,8 @@ static struct tb_site_state two_held(void)
 static enum tb_status held_there_and_back(const struct tb_site_state *said, struct tb_site_state *heard)
 {
     uint8_t bytes[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
-    tb_site_held_encode(said, bytes);
-    return tb_site_held_decode(&(struct tb_span){bytes, said->held_count * TB_SITE_HELD_BYTES}, heard);
+    tb_frame_site_held_encode(said, bytes);
+    return tb_frame_site_held_decode(&(struct tb_span){bytes, said->held_count * TB_SITE_HELD_BYTES}, heard);
 }
 
 static void what_a_site_holds_comes_back(void **state)
@@ -147,7 +147,7 @@ static void what_a_site_holds_comes_back(void **state)
     assert_int_equal(heard.held[0].which.number, 5);
     assert_int_equal(heard.held[0].held_bytes, 40);
     assert_int_equal(heard.held[1].marks, TB_SITE_READY | TB_SITE_WHOLE);
-    CHECK_OK(tb_site_held_decode(&(struct tb_span){NULL, 0}, &heard));
+    CHECK_OK(tb_frame_site_held_decode(&(struct tb_span){NULL, 0}, &heard));
     assert_int_equal(heard.held_count, 0);
 }
 
@@ -156,8 +156,8 @@ static void what_no_site_holds_is_refused(void **state)
     (void)state;
     static struct tb_site_state said, heard;
     static const uint8_t many[(TB_SITE_HELD_MAX + 1) * TB_SITE_HELD_BYTES];
-    CHECK_STATUS(tb_site_held_decode(&(struct tb_span){many, sizeof many}, &heard), TB_PEER_GARBLED);
-    CHECK_STATUS(tb_site_held_decode(&(struct tb_span){many, 1}, &heard), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_frame_site_held_decode(&(struct tb_span){many, sizeof many}, &heard), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_frame_site_held_decode(&(struct tb_span){many, 1}, &heard), TB_PEER_GARBLED);
     said = two_held();
     said.held[1].uid = (struct tb_id){{0}};
     CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);

@@ -222,7 +222,7 @@ static void of_another_model(struct truth *t, const struct tb_name *model)
     for (uint32_t s = 0; s < t->key.shard_count; s++)
         roots[s] = t->manifests[s].root;
     t->key.model = *model;
-    t->key.root = tb_version_root(&t->key, roots);
+    t->key.root = tb_version_key_root(&t->key, roots);
 }
 
 /* As west keeps them. */

@@ -172,7 +172,7 @@ static void change_the_others_whole(struct two_versions *s)
         m->digests[k] = tb_digest_of(chunk, m->chunks[k].bytes);
     }
     m->root = tb_manifest_root(m);
-    s->v2.key.root = tb_version_root(&s->v2.key, &m->root);
+    s->v2.key.root = tb_version_key_root(&s->v2.key, &m->root);
 }
 
 /* Some tensors of a step changed everywhere, others hardly: over a thin link each chunk goes in the

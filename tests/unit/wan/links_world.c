@@ -87,7 +87,7 @@ void truth_make_of(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_
         shard_make(t, s, &seed, shard_bytes, dtype);
         roots[s] = t->manifests[s].root;
     }
-    t->key.root = tb_version_root(&t->key, roots);
+    t->key.root = tb_version_key_root(&t->key, roots);
 }
 
 static void manifest_copy(const struct tb_manifest *from, struct tb_manifest *to, void **memory_out)
@@ -136,7 +136,7 @@ void truth_step(struct truth *t, const struct truth *from)
         shard_step(t, from, s);
         roots[s] = t->manifests[s].root;
     }
-    t->key.root = tb_version_root(&t->key, roots);
+    t->key.root = tb_version_key_root(&t->key, roots);
 }
 
 void truth_free(struct truth *t)

@@ -73,7 +73,7 @@ static bool roots_agree(const struct tb_link_ask *a)
     if (roots == NULL) return false;
     for (uint32_t s = 0; s < a->key.shard_count; s++)
         roots[s] = a->manifests[s].root;
-    const struct tb_digest root = tb_version_root(&a->key, roots);
+    const struct tb_digest root = tb_version_key_root(&a->key, roots);
     tb_free(roots);
     return tb_digest_equal(&root, &a->key.root);
 }

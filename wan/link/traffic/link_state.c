@@ -45,7 +45,7 @@ enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer, const 
     if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
     if (!concerns(l, &s->model)) return TB_PEER_DENIED;
-    tb_site_held_encode(s, held);
+    tb_frame_site_held_encode(s, held);
     LINK_SEND(l, TB_FRAME_STATE, tb_frame_state, LINK_SMALL + sizeof held, .site = s->site, .model = s->model,
               .hops = s->hops, .incarnation = s->incarnation, .serial = s->serial, .known = s->known,
               .reason = s->reason, .age_ms = s->age_ms, .head_run = s->head.run_order,
@@ -74,7 +74,7 @@ static enum tb_status state_of(const struct tb_frame_state *m, struct tb_site_st
                                 .eta_low_ms = m->eta_low_ms,
                                 .eta_high_ms = m->eta_high_ms};
     if (m->hops > TB_SITE_HOPS_MAX || m->eta_low_ms > m->eta_high_ms) return TB_PEER_GARBLED;
-    return tb_site_held_decode(&m->held, s);
+    return tb_frame_site_held_decode(&m->held, s);
 }
 
 enum tb_status tb_link_on_state(struct tb_link *l, struct tb_wire_frame *f)
