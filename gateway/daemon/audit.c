@@ -242,6 +242,22 @@ void tb_audit_tick(struct tb_daemon *d)
     lost_tell(d);
 }
 
+void tb_audit_check(const struct tb_daemon *d)
+{
+    const struct tb_audit *a = d->audit;
+    uint64_t rows = 0, sums = 0;
+    for (int share = 0; a != NULL && share < TB_AUDIT_SHARES; share++) {
+        const struct queue *q = &a->queues[share];
+        TB_ASSERT(q->first < ROWS_MAX && q->count <= ROWS_MAX && a->handed[share] <= q->count);
+        TB_ASSERT(a->sums[share].count <= SUMS_MAX);
+        rows += q->count;
+        sums += a->sums[share].count;
+    }
+    TB_ASSERT(a == NULL || (rows == a->rows_gauge.used && sums == a->sums_gauge.used));
+    TB_ASSERT(a == NULL || (a->asked <= a->question_count && a->question_count <= QUERIES_MAX));
+    TB_ASSERT(a == NULL || a->lost_told <= a->lost);
+}
+
 /* ---- to the writer ---- */
 
 bool tb_audit_waits(const struct tb_daemon *d)

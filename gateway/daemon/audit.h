@@ -59,6 +59,7 @@ struct tb_audit_usage {
     uint64_t lost; /* rows that no place was left for */
 };
 void tb_audit_usage(const struct tb_daemon *d, struct tb_audit_usage *usage_out);
+void tb_audit_check(const struct tb_daemon *d); /* asserts that rows and sums are counted */
 /* The identity of each row that waits, by turns; NULL: that was the last. */
 const char *tb_audit_row_at(const struct tb_daemon *d, uint32_t *cursor);
 const char *tb_audit_sum_at(const struct tb_daemon *d, uint32_t *cursor);

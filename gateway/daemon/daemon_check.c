@@ -3,10 +3,13 @@
 
 #include "base/assert.h"
 #include "gateway/arena/arena.h"
+#include "gateway/daemon/audit.h"
+#include "gateway/daemon/control/control.h"
 #include "gateway/daemon/copies/copies_check.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/sessions_check.h"
 
 #define TURN_ROWS 64u /* that a turn pays for */
@@ -43,7 +46,8 @@ static void own_check(const struct tb_daemon *d, const struct tb_site_own *own, 
     }
 }
 
-/* Walks all rows once: of copies, sessions, withdrawals, limits, records and rows of the store. */
+/* Walks all rows once: of copies, sessions, withdrawals, limits, records, the store and the audit
+ * record, requests that wait, questions to workers, and clients of the control socket. */
 static void check(const struct tb_daemon *d)
 {
     TB_ASSERT(d->config != NULL && d->catalog != NULL);
@@ -55,11 +59,17 @@ static void check(const struct tb_daemon *d)
     tb_model_table_check(d);
     TB_EACH_MODEL(d, i) if (d->own_named != NULL) own_check(d, d->own[i], tb_model_name(d, i));
     if (d->persist != NULL) tb_persist_check(d);
+    tb_audit_check(d);
+    tb_home_runs_check(d);
+    tb_live_asks_check(&d->live);
+    if (d->control != NULL) tb_control_check(d->control);
+    if (d->control_read != NULL) tb_control_check(d->control_read);
 }
 
 void tb_daemon_check_all(struct tb_daemon *d)
 {
     check(d);
+    tb_said_check(&d->said);
     if (d->arena != NULL) tb_arena_assert_tables(d->arena);
 }
 

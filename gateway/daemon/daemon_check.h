@@ -5,8 +5,8 @@
 
 struct tb_daemon;
 
-/* Once a second: all rows of copies, sessions, withdrawals, limits, records and the store, and the
- * arena's tables, which dev builds check behind each change. */
+/* Once a second: all rows of all tables; among them statements and the arena's tables, which dev
+ * builds check behind each change. */
 void tb_daemon_check_all(struct tb_daemon *d);
 /* At the end of each turn. Where turns are checked (TB_CHECK_TURNS), small tables are checked now.
  * Of large ones each turn pays for some rows, and the check runs once all are paid for. */

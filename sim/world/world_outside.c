@@ -288,6 +288,11 @@ void tb_control_usage(const struct tb_control *control, struct tb_control_usage 
     *usage_out = (struct tb_control_usage){0};
 }
 
+void tb_control_check(const struct tb_control *control)
+{
+    (void)control;
+}
+
 const struct tb_identity *tb_control_asker_at(const struct tb_control *control, uint32_t *cursor)
 {
     (void)control, (void)cursor;
@@ -401,7 +406,7 @@ bool __wrap_tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_o
     return __real_tb_catalog_next(c, todo_out);
 }
 
-/* ---- P2: what a group is told ---- */
+/* ---- P2: the words to a group ---- */
 
 void __real_tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void __wrap_tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);

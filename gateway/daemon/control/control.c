@@ -271,6 +271,19 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     control_free_if_idle(control);
 }
 
+void tb_control_check(const struct tb_control *control)
+{
+    uint32_t clients = 0, files = 0;
+    for (const struct client *c = control->clients; c != NULL; c = c->next, clients++) {
+        TB_ASSERT(c->used <= sizeof c->line && c->reply_sent <= c->reply_bytes);
+        TB_ASSERT(c->file_count == 0 || c->files != NULL);
+        TB_ASSERT(c->reply == NULL || c->later == NULL); /* one request at a time */
+        files += c->file_count;
+    }
+    TB_ASSERT(clients == control->client_count && clients <= CLIENTS_MAX);
+    TB_ASSERT(files == control->file_count && files <= FILES_MAX);
+}
+
 static const struct tb_chan_ops client_ops = {client_open, client_readable, client_writable, client_closed};
 
 /* P10. One line a time: a client that dials again and again is not written down each time. */

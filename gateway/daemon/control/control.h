@@ -1,7 +1,7 @@
 /* control.h - the local control socket: one JSON object a line each way, "schema": 1
  * (docs/control.md). A shell.
  *
- * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB),
+ * Mode 0660: a user that may open it is an operator of this site. Requests are bounded (64 KiB),
  * connections too; a line that is no request is answered with why, one that is too long ends its
  * connection. Thread: the main loop. */
 #ifndef TB_DAEMON_CONTROL_H
@@ -57,6 +57,7 @@ struct tb_control_usage {
     uint64_t refused, spent; /* spent: of them, as their user had its share */
 };
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
+void tb_control_check(const struct tb_control *control); /* asserts that clients and files are counted */
 /* The identity of each client, by turns; NULL: that was the last. */
 const struct tb_identity *tb_control_asker_at(const struct tb_control *control, uint32_t *cursor);
 

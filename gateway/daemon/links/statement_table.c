@@ -9,6 +9,8 @@
 #include "base/limits/keyed_rows.h"
 #include "gateway/store/store.h"
 
+#define SMALL_COUNT 64u
+
 static uint32_t bucket_of(const struct tb_id *id)
 {
     return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_STATEMENT_BUCKETS;
@@ -17,6 +19,29 @@ static uint32_t bucket_of(const struct tb_id *id)
 static uint32_t bucket_of_model(const struct tb_name *model)
 {
     return (uint32_t)(tb_key_of_text(model->text) % TB_STATEMENT_BUCKETS);
+}
+
+void tb_said_check(const struct tb_statement_table *t)
+{
+    uint32_t by_id = 0, by_model = 0;
+    TB_ASSERT(t->count <= t->count_most && t->count_most <= TB_SAID_MAX);
+    TB_ASSERT(t->most <= TB_STORE_SIGNED_MAX);
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++) {
+        for (const struct tb_said *s = t->buckets[b]; s != NULL; s = s->next, by_id++) {
+            const struct tb_id id = tb_statement_id(&s->what);
+            TB_ASSERT(bucket_of(&id) == b && s->count > 0 && s->idle <= TB_SAID_IDLE);
+        }
+        for (const struct tb_said *s = t->models[b]; s != NULL; s = s->next_of_model, by_model++)
+            TB_ASSERT(bucket_of_model(&s->what.model) == b);
+    }
+    TB_ASSERT(by_id == t->count && by_model == t->count);
+}
+
+/* Behind each change, where turns are checked (TB_CHECK_TURNS), of a small table: the walk of a
+ * large one takes longer than the change. */
+static void changed(const struct tb_statement_table *t)
+{
+    if (TB_CHECK_TURNS && t->count <= SMALL_COUNT) tb_said_check(t);
 }
 
 static bool is_it(const struct tb_said *s, enum tb_statement_kind kind, const struct tb_id *id)
@@ -143,6 +168,7 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
     s->next_of_model = *first;
     *first = s;
     if (++t->count > t->count_most) t->count_most = t->count;
+    changed(t);
     return s;
 }
 
@@ -156,6 +182,7 @@ void tb_said_filter(struct tb_statement_table *t, bool (*stays)(void *user, cons
             else
                 end(t, at);
         }
+    changed(t);
 }
 
 static bool none_stays(void *user, const struct tb_said *said)
@@ -177,6 +204,7 @@ void tb_said_age(struct tb_statement_table *t,
             else
                 at = &(*at)->next;
         }
+    changed(t);
 }
 
 void tb_said_free(struct tb_statement_table *t)

@@ -48,6 +48,8 @@ void tb_said_filter(struct tb_statement_table *t, bool (*stays)(void *user, cons
 enum tb_said_need { TB_SAID_OVER, TB_SAID_RESTS, TB_SAID_NEEDED };
 void tb_said_age(struct tb_statement_table *t,
                  enum tb_said_need (*need)(void *user, const struct tb_said *said), void *user);
+/* Asserts that each is in one bucket by its id and in one by its model, and is counted. */
+void tb_said_check(const struct tb_statement_table *t);
 void tb_said_free(struct tb_statement_table *t);
 
 #endif

@@ -231,6 +231,16 @@ void tb_live_asks_tick(struct tb_daemon *d, tb_time_ns now)
     }
 }
 
+void tb_live_asks_check(const struct tb_live_asks *live)
+{
+    uint64_t count = 0;
+    for (const struct tb_live_ask *a = live->first; a != NULL; a = a->next, count++) {
+        TB_ASSERT(a->count > 0 && a->reply != NULL);
+        TB_ASSERT(a->number <= live->last && (a->next == NULL || a->next->number < a->number));
+    }
+    TB_ASSERT(count == live->gauge.used && count <= TB_LIVE_ASKS_MAX);
+}
+
 void tb_live_asks_close(struct tb_daemon *d)
 {
     while (d->live.first != NULL)

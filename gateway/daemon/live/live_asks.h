@@ -32,6 +32,8 @@ enum tb_status tb_verify_command(void *user, const json_t *request, json_t *repl
 /* PROVEN of a worker. Anything but TB_OK ends the session. */
 enum tb_status tb_live_asks_proven_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_live_asks_tick(struct tb_daemon *d, tb_time_ns now);
+/* Asserts that the newest question is the first, and that they are counted. */
+void tb_live_asks_check(const struct tb_live_asks *live);
 void tb_live_asks_close(struct tb_daemon *d);
 /* The model of each question, by turns; NULL: that was the last. */
 const struct tb_name *tb_live_ask_at(const struct tb_daemon *d, uint32_t *cursor);

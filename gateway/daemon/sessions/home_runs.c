@@ -523,6 +523,18 @@ bool tb_home_runs_row_waits(const struct tb_daemon *d, uint32_t row)
     return false;
 }
 
+void tb_home_runs_check(const struct tb_daemon *d)
+{
+    const struct tb_home_runs *h = d->home_runs;
+    uint64_t count = 0;
+    if (h == NULL) return;
+    for (const struct tb_waiting_request *w = h->waiting; w != NULL; w = w->next, count++)
+        TB_ASSERT(w->model < TB_CONFIG_MODELS_MAX && w->bytes <= TB_WAITING_PAYLOAD_BYTES);
+    for (const struct tb_waiting_request *w = h->ready; w != NULL; w = w->next, count++)
+        TB_ASSERT(w->bytes <= TB_WAITING_PAYLOAD_BYTES);
+    TB_ASSERT(count == d->run_waits.used);
+}
+
 void tb_home_runs_close(struct tb_daemon *d)
 {
     struct tb_waiting_request *w;

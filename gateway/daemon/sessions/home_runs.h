@@ -43,6 +43,7 @@ void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, cons
 void tb_home_runs_row_begins(struct tb_daemon *d, uint32_t row, bool doubted);
 void tb_home_runs_row_ends(struct tb_daemon *d, uint32_t row); /* no request waits for it */
 bool tb_home_runs_row_waits(const struct tb_daemon *d, uint32_t row);
+void tb_home_runs_check(const struct tb_daemon *d); /* asserts that requests that wait are counted */
 /* A request that waited, as it came. */
 #define TB_WAITING_PAYLOAD_BYTES (TB_SIGNED_BYTES_MAX + 1024u) /* SUBSCRIBE may show a statement */
 

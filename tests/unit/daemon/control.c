@@ -91,7 +91,8 @@ static const struct tb_control_command commands[] = {{"echo", echo},
 
 static void turn(uv_timer_t *timer)
 {
-    (void)timer;
+    const struct room *r = timer->data;
+    if (r->control != NULL) tb_control_check(r->control); /* as the daemon does between two turns */
 }
 
 static void room_open(struct room *r)
@@ -101,6 +102,7 @@ static void room_open(struct room *r)
     snprintf(r->path, sizeof r->path, "%s/sock", r->dir);
     assert_int_equal(uv_loop_init(&r->loop), 0);
     uv_timer_init(&r->loop, &r->tick);
+    r->tick.data = r;
     uv_timer_start(&r->tick, turn, 1, 1);
     CHECK_OK(tb_control_open(&r->loop, r->path, commands, r, &r->control));
 }
@@ -108,6 +110,7 @@ static void room_open(struct room *r)
 static void room_close(struct room *r)
 {
     tb_control_close(r->control);
+    r->control = NULL;
     uv_close((uv_handle_t *)&r->tick, NULL);
     uv_run(&r->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&r->loop), 0); /* every handle is gone */
