@@ -10,8 +10,8 @@
  * Covers: gateway/cli/operator/noun_chains.c */
 #include "gateway/daemon/control/control.h"
 #include "gateway/cli/operator/control_client.h"
-#include "gateway/cli/operator/noun_rows.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/unit/cli/noun_views.h"
 
 /* Looks at its request as the daemon's do, and says back what it found. */
 static enum tb_status look(void *user, const json_t *request, json_t *reply, char *error)
@@ -47,30 +47,19 @@ static void walk_request(const char *line, size_t count)
     free(text);
 }
 
-typedef struct tb_rows (*rows_fn)(const struct tb_answers *a);
-
 /* Every list of it can be made, ordered and printed, and no control character comes out. */
 static void walk_rows(json_t *reply)
 {
-    static const struct {
-        rows_fn rows;
-        const struct tb_column *columns;
-    } views[] = {
-        {tb_rows_of_sites, tb_columns_of_sites},       {tb_rows_of_peers, tb_columns_of_peers},
-        {tb_rows_of_models, tb_columns_of_models},     {tb_rows_of_lag, tb_columns_of_lag},
-        {tb_rows_of_versions, tb_columns_of_versions}, {tb_rows_of_holders, tb_columns_of_holders},
-        {tb_rows_of_streams, tb_columns_of_streams},   {tb_rows_of_workers, tb_columns_of_workers},
-        {tb_rows_of_serving, tb_columns_of_serving},   {tb_rows_of_groups, tb_columns_of_groups},
-        {tb_rows_of_chains, tb_columns_of_chains},     {tb_rows_of_chain_totals, tb_columns_of_chain_totals}};
     const struct tb_answers a = {reply, reply, reply, reply, reply};
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    for (size_t i = 0; i < NOUN_VIEWS; i++) {
+        const struct noun_view *view = &noun_views[i];
         char *text = NULL;
         size_t bytes = 0;
-        struct tb_rows rows = views[i].rows(&a);
+        struct tb_rows rows = view->rows(&a);
         FILE *to = open_memstream(&text, &bytes);
         FUZZ_REQUIRE(to != NULL && !rows.lacking);
-        FUZZ_REQUIRE(tb_columns_sort(rows.list, views[i].columns, views[i].columns[0].key));
-        tb_columns_print(to, views[i].columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 80});
+        FUZZ_REQUIRE(tb_columns_sort(rows.list, view->columns, view->columns[0].key));
+        tb_columns_print(to, view->columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 80});
         FUZZ_REQUIRE(fclose(to) == 0);
         for (size_t k = 0; k < bytes; k++)
             FUZZ_REQUIRE((unsigned char)text[k] >= 0x20 || text[k] == '\n');

@@ -29,6 +29,36 @@ static struct tb_arena *open_for(const char *path, char *model)
     return arena;
 }
 
+/* Chunks get their proofs in steps behind the landing. */
+static struct tb_arena *open_to_prove_later(const char *path)
+{
+    struct tb_arena *arena = world_open(path, 16 * MIB);
+    assert_true(tb_arena_prove_later(arena, true));
+    tb_arena_prove(arena, of, ours);
+    return arena;
+}
+
+static struct tb_arena_region *reserve(struct tb_arena *arena, struct version *v, uint64_t seed,
+                                       uint32_t shards, uint64_t shard_bytes)
+{
+    struct tb_arena_region *region = NULL;
+    version_make(v, seed, shards, shard_bytes);
+    assert_int_equal(tb_arena_reserve(arena, &v->key, v->list, shards, &region, error), TB_OK);
+    return region;
+}
+
+/* The only version of the file is whole and has no proofs: a release that made none left it, or a
+ * kill came before they were kept. */
+static void leave_unproven(const char *path, struct version *v, uint64_t seed)
+{
+    struct tb_arena_region *region;
+    struct tb_arena *arena = world_open(path, 16 * MIB);
+    while ((region = tb_arena_region_next(arena, NULL)) != NULL)
+        assert_int_equal(tb_arena_free(region), TB_OK);
+    version_land_all(v, reserve(arena, v, seed, 1, 3 * MIB));
+    tb_arena_close(arena);
+}
+
 static struct tb_arena_region *first(struct tb_arena *arena)
 {
     struct tb_arena_region *region = tb_arena_region_next(arena, NULL);
@@ -49,15 +79,13 @@ static void proofs_fit(struct tb_arena_region *region, uint32_t shards)
     assert_int_equal(tb_arena_region_proven_bytes(region), bytes);
 }
 
-static void what_lands_is_proven_and_stays_so(void **state)
+static void a_chunk_that_lands_is_proven_and_stays_so(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
     const char *path = world_path();
-    version_make(&v, 5, 2, 3 * MIB);
     struct tb_arena *arena = open_for(path, ours);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
+    struct tb_arena_region *region = reserve(arena, &v, 5, 2, 3 * MIB);
     assert_false(tb_arena_region_proven(region));
     version_land_all(&v, region);
     proofs_fit(region, 2);
@@ -79,10 +107,8 @@ static void nothing_is_proven_of_other_models(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
-    version_make(&v, 6, 1, 2 * MIB);
     struct tb_arena *arena = open_for(world_path(), another);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    struct tb_arena_region *region = reserve(arena, &v, 6, 1, 2 * MIB);
     version_land_all(&v, region);
     assert_int_equal(tb_arena_region_proven_bytes(region), 0);
     assert_int_equal(tb_arena_free(region), TB_OK);
@@ -90,22 +116,14 @@ static void nothing_is_proven_of_other_models(void **state)
     version_fini(&v);
 }
 
-/* A release that made no proofs left it, or a kill came before they were kept. */
-static void what_an_earlier_process_left_is_proven_as_it_is_verified(void **state)
+static void chunks_of_an_earlier_process_are_proven_as_they_are_verified(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
     struct tb_arena_verified done;
     const char *path = world_path();
-    version_make(&v, 7, 1, 3 * MIB);
-    struct tb_arena *arena = world_open(path, 16 * MIB);
-    while ((region = tb_arena_region_next(arena, NULL)) != NULL)
-        assert_int_equal(tb_arena_free(region), TB_OK);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
-    version_land_all(&v, region);
-    tb_arena_close(arena);
-    arena = open_for(path, ours);
+    leave_unproven(path, &v, 7);
+    struct tb_arena *arena = open_for(path, ours);
     assert_int_equal(tb_arena_region_proven_bytes(first(arena)), 0);
     while (tb_arena_verify_step(arena, 1, &done) == TB_AGAIN)
         assert_int_equal(done.bad, 0);
@@ -115,17 +133,13 @@ static void what_an_earlier_process_left_is_proven_as_it_is_verified(void **stat
 }
 
 /* The version is whole before it is proven. Steps do so many bytes, and end. */
-static void what_landed_is_proven_behind_the_landing(void **state)
+static void a_chunk_is_proven_behind_its_landing(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
     struct tb_arena_verified done;
-    version_make(&v, 8, 2, 3 * MIB);
-    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
-    assert_true(tb_arena_prove_later(arena, true));
-    tb_arena_prove(arena, of, ours);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
+    struct tb_arena *arena = open_to_prove_later(world_path());
+    struct tb_arena_region *region = reserve(arena, &v, 8, 2, 3 * MIB);
     assert_int_equal(tb_arena_prove_step(arena, 1, false, &done), TB_END);
     version_land_all(&v, region);
     assert_true(tb_arena_region_whole(region));
@@ -148,13 +162,9 @@ static void bytes_that_rotted_get_no_proof(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
     struct tb_arena_verified done;
-    version_make(&v, 9, 1, 3 * MIB);
-    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
-    assert_true(tb_arena_prove_later(arena, true));
-    tb_arena_prove(arena, of, ours);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    struct tb_arena *arena = open_to_prove_later(world_path());
+    struct tb_arena_region *region = reserve(arena, &v, 9, 1, 3 * MIB);
     version_land_all(&v, region);
     struct tb_place *p = tb_arena_place(region, 0);
     p->bytes[p->manifest->chunks[1].offset] ^= 1;
@@ -175,23 +185,14 @@ static void bytes_that_rotted_get_no_proof(void **state)
 }
 
 /* P6: arena.reverify is off, so nobody verifies what an earlier process left. */
-static void what_nobody_verifies_is_proven(void **state)
+static void a_chunk_that_nobody_verifies_is_proven(void **state)
 {
     (void)state;
     struct version v;
-    struct tb_arena_region *region = NULL;
     struct tb_arena_verified done;
     const char *path = world_path();
-    version_make(&v, 10, 1, 3 * MIB);
-    struct tb_arena *arena = world_open(path, 16 * MIB);
-    while ((region = tb_arena_region_next(arena, NULL)) != NULL)
-        assert_int_equal(tb_arena_free(region), TB_OK);
-    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
-    version_land_all(&v, region);
-    tb_arena_close(arena);
-    arena = world_open(path, 16 * MIB);
-    assert_true(tb_arena_prove_later(arena, true));
-    tb_arena_prove(arena, of, ours);
+    leave_unproven(path, &v, 10);
+    struct tb_arena *arena = open_to_prove_later(path);
     struct tb_place *p = tb_arena_place(first(arena), 0);
     p->bytes[p->manifest->chunks[1].offset] ^= 1;
     assert_int_equal(tb_arena_prove_step(arena, UINT64_MAX, false, &done), TB_END);
@@ -225,12 +226,12 @@ static void an_older_extent_has_no_space_for_proofs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lands_is_proven_and_stays_so),
+        cmocka_unit_test(a_chunk_that_lands_is_proven_and_stays_so),
         cmocka_unit_test(nothing_is_proven_of_other_models),
-        cmocka_unit_test(what_an_earlier_process_left_is_proven_as_it_is_verified),
-        cmocka_unit_test(what_landed_is_proven_behind_the_landing),
+        cmocka_unit_test(chunks_of_an_earlier_process_are_proven_as_they_are_verified),
+        cmocka_unit_test(a_chunk_is_proven_behind_its_landing),
         cmocka_unit_test(bytes_that_rotted_get_no_proof),
-        cmocka_unit_test(what_nobody_verifies_is_proven),
+        cmocka_unit_test(a_chunk_that_nobody_verifies_is_proven),
         cmocka_unit_test(an_older_extent_has_no_space_for_proofs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,20 +28,26 @@ static void lag_in_versions_bytes_and_seconds(void **state)
     site_close(&s);
 }
 
+/* Versions 5 and 6 are whole, and the one member of a group has staged 5. */
+static void a_stages_five(struct site *s)
+{
+    east_open(s, 8);
+    come(s, "rank");
+    come(s, "a");
+    CHECK_OK(run_open(s, "rank", "k", 100));
+    publish_whole(s, "rank", 5);
+    publish_whole(s, "rank", 6);
+    CHECK_OK(join(s, "a", "g", 0, 1));
+    CHECK_OK(staged(s, "a", 5));
+}
+
 /* Of the version that a member computes from; what is said of another, or by nobody's
  * member, is not taken. */
 static void how_a_member_was_updated_can_be_looked_at(void **state)
 {
     (void)state;
     struct site s;
-    east_open(&s, 8);
-    come(&s, "rank");
-    come(&s, "a");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
-    publish_whole(&s, "rank", 5);
-    publish_whole(&s, "rank", 6);
-    CHECK_OK(join(&s, "a", "g", 0, 1));
-    CHECK_OK(staged(&s, "a", 5));
+    a_stages_five(&s);
     switch_to(&s, "a", 5);
     const struct tb_id a = session_of("a"), nobody = session_of("nobody"), five = id_of(5), six = id_of(6);
     const struct tb_catalog_update said = {.uid = five, .way = 3, .fetched_chunks = 2, .stall_ns = 7};
@@ -95,14 +101,7 @@ static void a_worker_is_active_in_one_version(void **state)
 {
     (void)state;
     struct site s;
-    east_open(&s, 8);
-    come(&s, "rank");
-    come(&s, "a");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
-    publish_whole(&s, "rank", 5);
-    publish_whole(&s, "rank", 6);
-    CHECK_OK(join(&s, "a", "g", 0, 1));
-    CHECK_OK(staged(&s, "a", 5));
+    a_stages_five(&s);
     assert_false(worker_is_active(&s, 5));
     switch_to(&s, "a", 5);
     CHECK_OK(staged(&s, "a", 6));
@@ -177,18 +176,11 @@ static void every_row_can_be_looked_at(void **state)
 }
 
 /* Likewise, and an alarm is one for each tensor and version. */
-static void what_a_member_proved_can_be_looked_at(void **state)
+static void a_members_proof_can_be_looked_at(void **state)
 {
     (void)state;
     struct site s;
-    east_open(&s, 8);
-    come(&s, "rank");
-    come(&s, "a");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
-    publish_whole(&s, "rank", 5);
-    publish_whole(&s, "rank", 6);
-    CHECK_OK(join(&s, "a", "g", 0, 1));
-    CHECK_OK(staged(&s, "a", 5));
+    a_stages_five(&s);
     switch_to(&s, "a", 5);
     const struct tb_id a = session_of("a"), nobody = session_of("nobody");
     struct tb_catalog_proof p = {.uid = id_of(5), .at = 7, .verdict = 3, .bad = 1, .tensor = "t"};
@@ -224,7 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lag_in_versions_bytes_and_seconds),
         cmocka_unit_test(how_a_member_was_updated_can_be_looked_at),
-        cmocka_unit_test(what_a_member_proved_can_be_looked_at),
+        cmocka_unit_test(a_members_proof_can_be_looked_at),
         cmocka_unit_test(a_worker_is_active_in_one_version),
         cmocka_unit_test(every_row_can_be_looked_at),
     };

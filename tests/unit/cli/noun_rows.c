@@ -4,7 +4,7 @@
  * Covers: gateway/cli/operator/noun_rows.c gateway/cli/operator/noun_sites.c
  * Covers: gateway/cli/operator/noun_versions.c
  * Covers: gateway/cli/operator/noun_workers.c gateway/cli/operator/noun_chains.c */
-#include "gateway/cli/operator/noun_rows.h"
+#include "tests/unit/cli/noun_views.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -260,22 +260,8 @@ static void streams_and_peers_are_shown(void **state)
     free_answers(&a);
 }
 
-typedef struct tb_rows (*rows_fn)(const struct tb_answers *a);
-
-static const struct {
-    rows_fn rows;
-    const struct tb_column *columns;
-} views[] = {
-    {tb_rows_of_sites, tb_columns_of_sites},       {tb_rows_of_peers, tb_columns_of_peers},
-    {tb_rows_of_models, tb_columns_of_models},     {tb_rows_of_lag, tb_columns_of_lag},
-    {tb_rows_of_versions, tb_columns_of_versions}, {tb_rows_of_holders, tb_columns_of_holders},
-    {tb_rows_of_streams, tb_columns_of_streams},   {tb_rows_of_workers, tb_columns_of_workers},
-    {tb_rows_of_serving, tb_columns_of_serving},   {tb_rows_of_groups, tb_columns_of_groups},
-    {tb_rows_of_chains, tb_columns_of_chains},     {tb_rows_of_chain_totals, tb_columns_of_chain_totals},
-};
-
 /* Answers that are not as docs/control.md says make rows, or none, and a table that is printed. */
-static void what_a_stranger_answers_is_borne(void **state)
+static void a_strangers_answer_is_borne(void **state)
 {
     (void)state;
     static const char *const lists[] = {
@@ -296,11 +282,11 @@ static void what_a_stranger_answers_is_borne(void **state)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             assert_int_equal(json_object_set_new(any, names[k], answer(lists[i])), 0);
         const struct tb_answers a = {any, any, any, any, any};
-        for (size_t k = 0; k < sizeof views / sizeof *views; k++) {
-            struct tb_rows rows = views[k].rows(&a);
+        for (size_t k = 0; k < NOUN_VIEWS; k++) {
+            const struct noun_view *view = &noun_views[k];
+            struct tb_rows rows = view->rows(&a);
             assert_false(rows.lacking);
-            tb_columns_print(to, views[k].columns, rows.list,
-                             &(struct tb_table_style){TB_TABLE_FIT, true, 40});
+            tb_columns_print(to, view->columns, rows.list, &(struct tb_table_style){TB_TABLE_FIT, true, 40});
             json_decref(rows.list);
         }
         json_decref(any);
@@ -319,7 +305,7 @@ int main(void)
         cmocka_unit_test(a_chain_is_a_tree),
         cmocka_unit_test(a_long_list_is_whole),
         cmocka_unit_test(streams_and_peers_are_shown),
-        cmocka_unit_test(what_a_stranger_answers_is_borne),
+        cmocka_unit_test(a_strangers_answer_is_borne),
     };
     return cmocka_run_group_tests_name("unit.cli.noun_rows", tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
  * here the gateway asks it, by what was announced and what came.
  *
  * Covers: gateway/daemon/crossing_policy.c */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +11,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 #define MIB          (UINT64_C(1) << 20)
 #define SHARD_BYTES  (2 * MIB) /* two chunks */
@@ -85,27 +83,18 @@ static void manifest_make(struct follower *f)
 
 static void follower_begin(struct follower *f)
 {
-    char rest[1024];
     memset(announced, 0, sizeof announced);
     asked_for = (struct tb_id){{0}};
-    world_init(&f->world);
-    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\", unsigned: true}}\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
-             world_path(&f->world, "east", "gw.key"));
-    home_new_with(&f->home, rest, false);
-    home_start(&f->home);
+    linked_home_begin(&f->home, &f->world,
+                      "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n"
+                      "peers: {west: {address: \"127.0.0.1:9\", unsigned: true}}");
     manifest_make(f);
 }
 
 static void follower_end(struct follower *f)
 {
-    home_end(&f->home);
-    home_free(&f->home);
+    linked_home_end(&f->home, &f->world);
     free(f->memory);
-    world_fini(&f->world);
 }
 
 static struct tb_version_key version_of(uint64_t number)
@@ -183,7 +172,7 @@ static void a_smaller_one_is_sooner(void **state)
 }
 
 /* Half of it is here, and the newer one is half as large. */
-static void what_came_counts(void **state)
+static void chunks_that_came_count(void **state)
 {
     struct follower f;
     (void)state;
@@ -218,7 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_smaller_one_is_sooner),
-        cmocka_unit_test(what_came_counts),
+        cmocka_unit_test(chunks_that_came_count),
         cmocka_unit_test(a_promise_that_was_not_kept_is_not_made_again),
     };
     return cmocka_run_group_tests_name("daemon.abandoned", tests, NULL, NULL);

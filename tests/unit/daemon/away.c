@@ -2,11 +2,9 @@
  * there.
  *
  * Covers: gateway/daemon/links/link_opening.c */
-#include <stdio.h>
 
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 static uint32_t retry_min_ms, retry_max_ms; /* of the links, as they were opened last */
 
@@ -31,16 +29,10 @@ static void a_peer_is_dialled_within_half_a_lease(void **state)
                  {600000, 100, 600000, 300000}, {500, 900, 5000, 900} /* as an operator wants it */};
     struct world world;
     struct home home;
-    char rest[1024];
     (void)state;
     world_init(&world);
-    world_issue(&world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&world, "east", "ca.crt"), world_path(&world, "east", "gw.crt"),
-             world_path(&world, "east", "gw.key"));
-    home_new_with(&home, rest, false);
+    linked_home_new(&home, &world,
+                    "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n" LINKED_WEST);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         home.config->session_lease_ms = cases[i].lease_ms;
         home.config->link_retry_min_ms = cases[i].min_ms;

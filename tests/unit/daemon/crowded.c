@@ -3,7 +3,6 @@
  *
  * Covers: gateway/daemon/links/link_reports.c gateway/daemon/links/site_records.c */
 #include <stdio.h>
-#include <string.h>
 
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/sites.h"
@@ -12,8 +11,7 @@
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/site_records.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 #define VERSIONS 64u
 
@@ -38,23 +36,14 @@ struct crowd {
 static void crowd_begin(struct crowd *w, const char *models)
 {
     char rest[1024];
-    world_init(&w->world);
-    world_issue(&w->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "%s\npeers: {west: {address: \"127.0.0.1:9\"}}\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             models, world_path(&w->world, "east", "ca.crt"), world_path(&w->world, "east", "gw.crt"),
-             world_path(&w->world, "east", "gw.key"));
-    home_new_with(&w->home, rest, false);
-    home_start(&w->home);
+    snprintf(rest, sizeof rest, "%s\n" LINKED_WEST, models);
+    linked_home_begin(&w->home, &w->world, rest);
     assert_non_null(w->home.d->links);
 }
 
 static void crowd_end(struct crowd *w)
 {
-    home_end(&w->home);
-    home_free(&w->home);
-    world_fini(&w->world);
+    linked_home_end(&w->home, &w->world);
 }
 
 static struct tb_version_key version_of(uint64_t number)
@@ -101,7 +90,7 @@ static void each_site_has_a_place_for_all_that_is_kept(void **state)
 
 /* One that keeps 2 has room for 1,024, and 2,048 of patterns: 48 such sites. Where every version is
  * to cross, none of them can be done without. */
-static void what_has_no_place_is_told_of_once(void **state)
+static void a_site_without_a_place_is_told_of_once(void **state)
 {
     struct crowd w;
     (void)state;
@@ -173,7 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_site_has_a_place_for_all_that_is_kept),
-        cmocka_unit_test(what_has_no_place_is_told_of_once),
+        cmocka_unit_test(a_site_without_a_place_is_told_of_once),
         cmocka_unit_test(a_peer_speaks_for_itself),
     };
     return cmocka_run_group_tests_name("daemon.crowded", tests, NULL, NULL);

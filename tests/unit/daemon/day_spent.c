@@ -12,8 +12,7 @@
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/link_status.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "wan/link/links_stats.h"
 
 #define PEERS_MAX 2u
@@ -46,21 +45,20 @@ enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint3
 
 #define LEASE_MS 600000u /* none ends */
 
-/* East, whose peers are west and north. In a buffer of its own. */
-static const char *config(struct world *certificates, const char *models)
+/* East, whose peers are west and north; no lease ends. */
+static void begin(struct home *h, struct world *certificates, const char *models)
 {
-    static char text[1024];
+    char text[1024];
     memset(seen, 0, sizeof seen);
     progress = (struct tb_links_progress){.crossing = false};
+    snprintf(text, sizeof text,
+             "%s\npeers: {west: {address: \"127.0.0.1:9\", day_bytes: 8MiB}, "
+             "north: {address: \"127.0.0.1:9\"}}\n",
+             models);
     world_init(certificates);
-    world_issue(certificates, "east", "gw", "tombolo://east/gw");
-    snprintf(
-        text, sizeof text,
-        "%s\npeers: {west: {address: \"127.0.0.1:9\", day_bytes: 8MiB}, north: {address: \"127.0.0.1:9\"}}\n"
-        "tls: {ca: %s, cert: %s, key: %s}\n",
-        models, world_path(certificates, "east", "ca.crt"), world_path(certificates, "east", "gw.crt"),
-        world_path(certificates, "east", "gw.key"));
-    return text;
+    linked_home_new(h, certificates, text);
+    h->config->session_lease_ms = LEASE_MS;
+    home_start(h);
 }
 
 static void site_is_up(struct tb_daemon *d, const char *name, struct tb_name *site_out)
@@ -87,16 +85,12 @@ static void hear(struct tb_daemon *d)
 }
 
 /* While one that is up may still send, it is no reason. */
-static void who_waits_has_its_senders_reason(void **state)
+static void a_waiting_site_has_its_senders_reason(void **state)
 {
     struct world certificates;
     struct home home;
     (void)state;
-    home_new_with(
-        &home,
-        config(&certificates, "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west, north]}]"),
-        false);
-    home_start(&home);
+    begin(&home, &certificates, "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west, north]}]");
     struct tb_daemon *d = home.d;
     hear(d);
     home_check_lag(&home, "east", "queued-behind", "");
@@ -110,9 +104,7 @@ static void who_waits_has_its_senders_reason(void **state)
     home_check_lag(&home, "east", "queued-behind", "");
     seen[1].up = false;
     home_check_lag(&home, "east", "link-down", "");
-    home_end(&home);
-    home_free(&home);
-    world_fini(&certificates);
+    linked_home_end(&home, &certificates);
 }
 
 /* A version of one shard that a rank sealed here. */
@@ -149,15 +141,13 @@ static void seal_one(struct tb_daemon *d)
 }
 
 /* Of two sites one's day is used up. The bytes that they sent themselves do not count. */
-static void who_sends_names_whose_day_it_is(void **state)
+static void a_sender_names_the_peer_of_the_day(void **state)
 {
     struct world certificates;
     struct home home;
     struct tb_name site;
     (void)state;
-    home_new_with(&home, config(&certificates, READ_BY_ALL), false);
-    home.config->session_lease_ms = LEASE_MS;
-    home_start(&home);
+    begin(&home, &certificates, READ_BY_ALL);
     struct tb_daemon *d = home.d;
     seal_one(d);
     site_is_up(d, "west", &site);
@@ -169,21 +159,17 @@ static void who_sends_names_whose_day_it_is(void **state)
     d->limits[0].budget.used_bytes++;
     home_check_lag(&home, "west", "budget-spent", "to west: 8388608 of 8388608 bytes are used");
     home_check_lag(&home, "north", "queued-behind", "");
-    home_end(&home);
-    home_free(&home);
-    world_fini(&certificates);
+    linked_home_end(&home, &certificates);
 }
 
 /* On a link that was idle nothing moved for long when a version begins. */
-static void what_just_began_on_an_idle_link_crosses(void **state)
+static void a_version_just_begun_on_an_idle_link_crosses(void **state)
 {
     struct world certificates;
     struct home home;
     struct tb_name site;
     (void)state;
-    home_new_with(&home, config(&certificates, READ_BY_ALL), false);
-    home.config->session_lease_ms = LEASE_MS;
-    home_start(&home);
+    begin(&home, &certificates, READ_BY_ALL);
     struct tb_daemon *d = home.d;
     seal_one(d);
     site_is_up(d, "west", &site);
@@ -197,17 +183,15 @@ static void what_just_began_on_an_idle_link_crosses(void **state)
     d->goodput[0].bytes++;
     tb_status_pace(d);
     home_check_lag(&home, "west", "crossing", "");
-    home_end(&home);
-    home_free(&home);
-    world_fini(&certificates);
+    linked_home_end(&home, &certificates);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_has_its_senders_reason),
-        cmocka_unit_test(who_sends_names_whose_day_it_is),
-        cmocka_unit_test(what_just_began_on_an_idle_link_crosses),
+        cmocka_unit_test(a_waiting_site_has_its_senders_reason),
+        cmocka_unit_test(a_sender_names_the_peer_of_the_day),
+        cmocka_unit_test(a_version_just_begun_on_an_idle_link_crosses),
     };
     return cmocka_run_group_tests_name("daemon.day_spent", tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@
 #include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/models/model_wake.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 static struct tb_name nth(uint32_t i)
 {
@@ -30,25 +29,15 @@ static struct tb_name nth(uint32_t i)
 
 static void follower_begin(struct home *h, struct world *world)
 {
-    char rest[1024];
-    world_init(world);
-    world_issue(world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: west}, \"lora-*\": {home: west}}\n"
-             "subscribe: [{model: policy, from: [west]}, {model: \"lora-*\", from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\"}}\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(world, "east", "ca.crt"), world_path(world, "east", "gw.crt"),
-             world_path(world, "east", "gw.key"));
-    home_new_with(h, rest, false);
-    home_start(h);
+    linked_home_begin(
+        h, world,
+        "{policy: {home: west}, \"lora-*\": {home: west}}\n"
+        "subscribe: [{model: policy, from: [west]}, {model: \"lora-*\", from: [west]}]\n" LINKED_WEST);
 }
 
 static void follower_end(struct home *h, struct world *world)
 {
-    home_end(h);
-    home_free(h);
-    world_fini(world);
+    linked_home_end(h, world);
 }
 
 static uint32_t wake(struct home *h, const struct tb_name *name)

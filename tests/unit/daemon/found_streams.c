@@ -2,13 +2,11 @@
  * written down once (P6).
  *
  * Covers: gateway/daemon/links/found_streams.c gateway/daemon/store_restore.c */
-#include <stdio.h>
 
 #include "gateway/daemon/links/found_streams.h"
 #include "gateway/daemon/persist_usage.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "wan/link/links_stats.h"
 
 #define NORTH 0u
@@ -21,24 +19,14 @@ struct site {
 
 static void peers_begin(struct site *p)
 {
-    char rest[1024];
-    world_init(&p->world);
-    world_issue(&p->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: east}}\n"
-             "peers: {north: {address: \"127.0.0.1:9\"}, west: {address: \"127.0.0.1:9\"}}\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&p->world, "east", "ca.crt"), world_path(&p->world, "east", "gw.crt"),
-             world_path(&p->world, "east", "gw.key"));
-    home_new_with(&p->home, rest, false);
-    home_start(&p->home);
+    linked_home_begin(&p->home, &p->world,
+                      "{policy: {home: east}}\n"
+                      "peers: {north: {address: \"127.0.0.1:9\"}, west: {address: \"127.0.0.1:9\"}}");
 }
 
 static void peers_end(struct site *p)
 {
-    home_end(&p->home);
-    home_free(&p->home);
-    world_fini(&p->world);
+    linked_home_end(&p->home, &p->world);
 }
 
 static void seen(struct site *p, uint32_t peer, uint32_t streams, uint64_t bytes_per_s)

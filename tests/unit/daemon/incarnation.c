@@ -2,13 +2,11 @@
  * not end the links of the others (P6).
  *
  * Covers: gateway/daemon/persist.c gateway/daemon/links/link_opening.c */
-#include <stdio.h>
 
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 static void turns(struct tb_daemon *d, uint32_t count)
 {
@@ -24,22 +22,13 @@ struct linked {
 
 static void linked_begin(struct linked *l)
 {
-    char rest[1024];
-    world_init(&l->world);
-    world_issue(&l->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest, HOME_MODELS "\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&l->world, "east", "ca.crt"), world_path(&l->world, "east", "gw.crt"),
-             world_path(&l->world, "east", "gw.key"));
-    home_new_with(&l->home, rest, false);
-    home_start(&l->home);
+    linked_home_begin(&l->home, &l->world, HOME_MODELS);
     assert_non_null(l->home.d->links);
 }
 
 static void linked_end(struct linked *l)
 {
-    home_end(&l->home);
-    home_free(&l->home);
-    world_fini(&l->world);
+    linked_home_end(&l->home, &l->world);
 }
 
 /* A peer that had seen a later life of this gateway says so, as often as it likes. */

@@ -9,8 +9,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "wan/link/links_stats.h"
 
 /* The link to every peer, as the links say. */
@@ -51,19 +50,10 @@ struct fixture {
 static int begin(void **state)
 {
     struct fixture *f = test_calloc(1, sizeof *f);
-    char rest[1024];
     up = true;
     protocol = TB_LINKS_PROTOCOL_STATE;
     denied = false;
-    world_init(&f->world);
-    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: east}}\npeers: {west: {address: \"127.0.0.1:9\"}}\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
-             world_path(&f->world, "east", "gw.key"));
-    home_new_with(&f->home, rest, false);
-    home_start(&f->home);
+    linked_home_begin(&f->home, &f->world, "{policy: {home: east}}\n" LINKED_WEST);
     CHECK_OK(tb_name_set(&f->model.name, "policy"));
     f->copy = (struct tb_copy){.d = f->home.d, .asked_at = tb_clock_now() - TB_SECONDS(3)};
     f->copy.key.shard_count = 2;
@@ -85,9 +75,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     struct fixture *f = *state;
-    home_end(&f->home);
-    home_free(&f->home);
-    world_fini(&f->world);
+    linked_home_end(&f->home, &f->world);
     test_free(f);
     return 0;
 }

@@ -3,7 +3,6 @@
  *
  * Covers: gateway/daemon/links/crossing_room.c gateway/daemon/links/crossings.c
  * Covers: gateway/daemon/links/crossing_failure_log.c gateway/daemon/daemon_check.c */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,8 +13,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "wan/link/links_stats.h"
 
 #define LOG_BYTES_MAX 65536u
@@ -64,18 +62,11 @@ struct follower {
 
 static void follower_begin(struct follower *f)
 {
-    char rest[1024];
     asked = 0;
-    world_init(&f->world);
-    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: west}, critic: {home: west}}\n"
-             "subscribe: [{model: policy, from: [west]}, {model: critic, from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\", unsigned: true}}\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
-             world_path(&f->world, "east", "gw.key"));
-    home_new_with(&f->home, rest, false);
-    home_start(&f->home);
+    linked_home_begin(&f->home, &f->world,
+                      "{policy: {home: west}, critic: {home: west}}\n"
+                      "subscribe: [{model: policy, from: [west]}, {model: critic, from: [west]}]\n"
+                      "peers: {west: {address: \"127.0.0.1:9\", unsigned: true}}");
     f->log = caught_log_new();
     tb_log_set(TB_LOG_WARN, f->log);
 }
@@ -84,9 +75,7 @@ static void follower_end(struct follower *f)
 {
     tb_log_set(TB_LOG_INFO, STDERR_FILENO);
     (void)close(f->log);
-    home_end(&f->home);
-    home_free(&f->home);
-    world_fini(&f->world);
+    linked_home_end(&f->home, &f->world);
 }
 
 /* Lines that have all of that, in this order. */
@@ -140,7 +129,7 @@ static struct tb_version_key version_of(const char *model, uint32_t shard_count)
     return key;
 }
 
-/* P7: what a peer with other limits offers is not asked for, nor looked for elsewhere. */
+/* P7: a version that a peer with other limits offers is not asked for, nor looked for elsewhere. */
 static void more_shards_than_a_version_may_have_are_told(void **state)
 {
     const struct tb_version_key key = version_of("policy", TB_CATALOG_SHARDS + 1);

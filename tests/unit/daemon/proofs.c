@@ -19,8 +19,7 @@
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/statements.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "wan/link/links_stats.h"
 
 #define MIDDLE 0u /* peers, in the order of the config */
@@ -131,17 +130,13 @@ static void begin_of(struct follower *f, const char *home, const char *subscribe
     char rest[1024];
     memset(&links, 0, sizeof links);
     world_init(&f->world);
-    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
     world_issue(&f->world, "middle", "gw", "tombolo://middle/gw");
     snprintf(rest, sizeof rest,
              "{policy: {home: %s}}\n"
              "peers: {middle: {address: \"127.0.0.1:9\", ca: %s}, north: {address: \"127.0.0.1:9\"}, "
-             "west: {address: \"127.0.0.1:9\"}}\n"
-             "%s\ntls: {ca: %s, cert: %s, key: %s}\n",
-             home, world_path(&f->world, "middle", "ca.crt"), subscribe,
-             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
-             world_path(&f->world, "east", "gw.key"));
-    home_new_with(&f->home, rest, false);
+             "west: {address: \"127.0.0.1:9\"}}\n%s",
+             home, world_path(&f->world, "middle", "ca.crt"), subscribe);
+    linked_home_new(&f->home, &f->world, rest);
     home_start(&f->home);
     f->middle = world_tls(&f->world, "middle", "gw", "middle");
     for (uint32_t s = 0; s < SHARDS; s++)
@@ -162,9 +157,7 @@ static void begin(struct follower *f)
 static void end(struct follower *f)
 {
     tb_tls_free(f->middle);
-    home_end(&f->home);
-    home_free(&f->home);
-    world_fini(&f->world);
+    linked_home_end(&f->home, &f->world);
 }
 
 /* A word of the version, over the right proofs. */
@@ -388,7 +381,7 @@ static void one_of_an_older_release_is_not_asked(void **state)
     end(&f);
 }
 
-static void what_is_asked_for_or_proven_is_not_asked_again(void **state)
+static void a_chunk_asked_for_or_proven_is_not_asked_again(void **state)
 {
     (void)state;
     static struct follower f;
@@ -408,7 +401,7 @@ static void what_is_asked_for_or_proven_is_not_asked_again(void **state)
 }
 
 /* P6: readers of a version that is whole cannot judge each other's chunks. */
-static void what_stays_unproven_is_told(void **state)
+static void a_chunk_that_stays_unproven_is_told(void **state)
 {
     (void)state;
     static struct follower f;
@@ -495,8 +488,8 @@ int main(void)
         cmocka_unit_test(proofs_that_home_did_not_sign_are_refused),
         cmocka_unit_test(home_is_asked_first_then_the_others_in_turn),
         cmocka_unit_test(one_of_an_older_release_is_not_asked),
-        cmocka_unit_test(what_is_asked_for_or_proven_is_not_asked_again),
-        cmocka_unit_test(what_stays_unproven_is_told),
+        cmocka_unit_test(a_chunk_asked_for_or_proven_is_not_asked_again),
+        cmocka_unit_test(a_chunk_that_stays_unproven_is_told),
         cmocka_unit_test(home_tells_of_proofs_that_it_makes_anew),
         cmocka_unit_test(damaged_proofs_do_not_outlive_a_start),
     };

@@ -1,5 +1,5 @@
 /* statements.c - a follower takes versions, withdrawals and runs on the word of the model's home
- * alone, whoever brings it (P1, P2). East follows `policy`, whose home is middle; west relays it.
+ * alone, from any carrier (P1, P2). East follows `policy`, whose home is middle; west relays it.
  *
  * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c
  * Covers: gateway/daemon/links/publisher_words.c */
@@ -16,8 +16,7 @@
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 #define MIDDLE 0u /* peers, in the order of the config */
 #define WEST   1u
@@ -33,7 +32,6 @@ static void begin_as(struct follower *f, const char *of_model, const char *of_we
 {
     char rest[1792];
     world_init(&f->world);
-    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
     world_issue(&f->world, "middle", "gw", "tombolo://middle/gw");
     world_issue(&f->world, "middle", "rank", "tombolo://middle/worker/rank-0");
     world_issue(&f->world, "middle", "trainer", "tombolo://middle/publisher/trainer");
@@ -42,12 +40,10 @@ static void begin_as(struct follower *f, const char *of_model, const char *of_we
     snprintf(
         rest, sizeof rest,
         "{policy: {home: middle%s}}\npeers: {middle: {address: \"127.0.0.1:9\", ca: %s}, "
-        "west: {address: \"127.0.0.1:9\", ca: %s%s}}\nsubscribe: [{model: policy, from: [west, middle]}]\n"
-        "tls: {ca: %s, cert: %s, key: %s}\n",
-        of_model, world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"), of_west,
-        world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
-        world_path(&f->world, "east", "gw.key"));
-    home_new_with(&f->home, rest, false);
+        "west: {address: \"127.0.0.1:9\", ca: %s%s}}\nsubscribe: [{model: policy, from: [west, middle]}]",
+        of_model, world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"),
+        of_west);
+    linked_home_new(&f->home, &f->world, rest);
     home_start(&f->home);
     f->middle = world_tls(&f->world, "middle", "gw", "middle");
     f->west = world_tls(&f->world, "west", "gw", "west");
@@ -67,9 +63,7 @@ static void end(struct follower *f)
 {
     tb_tls_free(f->middle);
     tb_tls_free(f->west);
-    home_end(&f->home);
-    home_free(&f->home);
-    world_fini(&f->world);
+    linked_home_end(&f->home, &f->world);
 }
 
 static struct tb_version_key version_of(uint32_t number)

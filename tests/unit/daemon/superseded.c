@@ -3,13 +3,10 @@
  *
  * Covers: gateway/daemon/links/link_events.c
  * Covers: gateway/daemon/copies/copies.c gateway/daemon/copies/copy_table.c */
-#include <stdio.h>
-#include <string.h>
 
 #include "gateway/catalog/sites.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 #define VERSIONS 200u
 
@@ -23,17 +20,8 @@ static void turn_until(struct home *h, uint64_t copies)
 
 static void follower_begin(struct home *h, struct world *world)
 {
-    char rest[1024];
-    world_init(world);
-    world_issue(world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\"}}\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(world, "east", "ca.crt"), world_path(world, "east", "gw.crt"),
-             world_path(world, "east", "gw.key"));
-    home_new_with(h, rest, false);
-    home_start(h);
+    linked_home_begin(h, world,
+                      "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west]}]\n" LINKED_WEST);
 }
 
 static void west_says(struct home *h, uint64_t number, enum tb_catalog_state state)
@@ -53,7 +41,7 @@ static void west_says(struct home *h, uint64_t number, enum tb_catalog_state sta
 
 /* P6: a follower asks for each version, and a newer one takes its place before its manifests came.
  * The arena has nothing of it to evict, and the copy goes all the same. */
-static void what_is_superseded_before_it_crosses_leaves_nothing(void **state)
+static void a_version_superseded_before_it_crosses_leaves_nothing(void **state)
 {
     (void)state;
     struct home h;
@@ -78,7 +66,7 @@ static void what_is_superseded_before_it_crosses_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_superseded_before_it_crosses_leaves_nothing),
+        cmocka_unit_test(a_version_superseded_before_it_crosses_leaves_nothing),
     };
     return cmocka_run_group_tests_name("daemon.superseded", tests, NULL, NULL);
 }

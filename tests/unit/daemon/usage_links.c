@@ -11,6 +11,7 @@
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
+#include "tests/unit/daemon/linked_home.h"
 #include "tests/unit/wan/links_world.h"
 
 struct scene {
@@ -23,17 +24,11 @@ struct scene {
 
 static void begin(struct scene *s)
 {
-    char rest[1024];
     memset(s, 0, sizeof *s);
     world_init(&s->world);
-    world_issue(&s->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: east, publish: [\"unix:*\"], read: [\"tombolo://west/gw\"]}}\n"
-             "link: {listen: \"127.0.0.1:0\"}\n"
-             "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&s->world, "east", "ca.crt"), world_path(&s->world, "east", "gw.crt"),
-             world_path(&s->world, "east", "gw.key"));
-    home_new_with(&s->home, rest, false);
+    linked_home_new(&s->home, &s->world,
+                    "{policy: {home: east, publish: [\"unix:*\"], read: [\"tombolo://west/gw\"]}}\n"
+                    "link: {listen: \"127.0.0.1:0\"}\n" LINKED_WEST);
     s->home.config->session_max = 16;
     s->home.config->session_lease_ms = 60000; /* none ends, however slow the machine */
     home_start(&s->home);
@@ -44,10 +39,8 @@ static void begin(struct scene *s)
 
 static void end(struct scene *s)
 {
-    home_end(&s->home);
-    home_free(&s->home);
+    linked_home_end(&s->home, &s->world);
     truth_free(&s->made);
-    world_fini(&s->world);
 }
 
 static uint64_t column(const struct scene *s, const char *table, const char *key)

@@ -11,8 +11,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/links/link_events.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
-#include "tests/unit/net/net_world.h"
+#include "tests/unit/daemon/linked_home.h"
 
 #define MIDDLE 0u /* peers, in the order of the config */
 #define WEST   1u
@@ -39,25 +38,16 @@ struct relay {
 
 static void relay_begin(struct relay *w)
 {
-    char rest[1024];
     memset(&told, 0, sizeof told);
-    world_init(&w->world);
-    world_issue(&w->world, "east", "gw", "tombolo://east/gw");
-    snprintf(rest, sizeof rest,
-             "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\", unsigned: true}, west: "
-             "{address: \"127.0.0.1:9\"}}\nsubscribe: [{model: policy, from: [middle]}]\n"
-             "tls: {ca: %s, cert: %s, key: %s}\n",
-             world_path(&w->world, "east", "ca.crt"), world_path(&w->world, "east", "gw.crt"),
-             world_path(&w->world, "east", "gw.key"));
-    home_new_with(&w->home, rest, false);
-    home_start(&w->home);
+    linked_home_begin(
+        &w->home, &w->world,
+        "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\", unsigned: true}, west: "
+        "{address: \"127.0.0.1:9\"}}\nsubscribe: [{model: policy, from: [middle]}]");
 }
 
 static void relay_end(struct relay *w)
 {
-    home_end(&w->home);
-    home_free(&w->home);
-    world_fini(&w->world);
+    linked_home_end(&w->home, &w->world);
 }
 
 static struct tb_version_key version_of(uint32_t number)
