@@ -1,8 +1,8 @@
 /* bitmap.h - held bits: written by one holder, polled by readers of any thread or process.
  *
  * Words are uint64_t, bit i is word i/64, bit i%64. A set is a release store and a test an acquire
- * load, so whoever sees the bit sees the bytes behind it. Bits past `count` in the last word are 0.
- * Pure; memory is the caller's. */
+ * load, so a thread that sees the bit sees the bytes behind it. Bits past `count` in the last word
+ * are 0. Pure; memory is the caller's. */
 #ifndef TB_BASE_BITMAP_H
 #define TB_BASE_BITMAP_H
 

@@ -1,6 +1,6 @@
-/* huge_pages.h - files in memory that stand in huge pages, where the kernel gives those to whoever
- * asks (MADV_COLLAPSE, Linux 6.1; also with transparent_hugepage/shmem_enabled at `never`, as it is
- * by default). A shell.
+/* huge_pages.h - files in memory that stand in huge pages, where the kernel gives those on request
+ * (MADV_COLLAPSE, Linux 6.1; also with transparent_hugepage/shmem_enabled at `never`, as it is by
+ * default). A shell.
  *
  * Why: the kernel copies out of huge pages about twice as fast (docs/benchmarks.md), a page
  * fault is 2 MiB, and a NIC pins 512 times fewer pages. All of it is advice: without it the same

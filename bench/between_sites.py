@@ -1,4 +1,4 @@
-"""What a link costs: its goodput on loopback, and the memory of the gateways at its ends."""
+"""The cost of a link: its goodput on loopback, and the memory of the gateways at its ends."""
 
 import functools
 import itertools

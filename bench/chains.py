@@ -111,7 +111,7 @@ def slow_member(bench):
 
 
 def staged(worker, uid):
-    """What it says of a version: what it holds, and by which hop it reads; between two sources there is none."""
+    """Its words about a version: what it holds, and by which hop it reads; between two sources there is none."""
     return next(s for s in worker.ok("status", what="session")["json"]["staged"] if s["uid"] == uid)
 
 

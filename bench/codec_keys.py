@@ -1,4 +1,4 @@
-"""What the codecs of base/ make of weights: bytes, and speed on one core.
+"""Weights by the codecs of base/: bytes, and speed on one core.
 
 Of the nine versions in TB_WEIGHTS_DIR (v0000.safetensors and on), else of made ones with their statistics; all bf16. Sizes are of
 the files as they are, speeds of each tiled to 1 GiB; a round of the sparse codecs' speed is one of the eight steps."""

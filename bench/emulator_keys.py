@@ -11,7 +11,8 @@ from veth import die_with_parent
 from wan_wire import judged, wan_of
 
 HEADERS = 52  # IP, TCP and its timestamps: of each packet
-# Before others, as the emulator is: what is measured is the link, not how long a probe waits for a processor.
+# Before others, as the emulator is: what is measured is the link, not how long a probe waits for a
+# processor.
 FIRST = """
 import json, os, socket, struct, sys, time
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -24,7 +25,8 @@ for _ in range(int(sys.argv[2])):
     time.sleep(max(0.0, due - time.monotonic()))
     s.sendto(struct.pack("q", time.time_ns()) + b"x" * 92, (sys.argv[1], 7))
 """
-# The kernel says when a packet came, SO_TIMESTAMPNS; prints how far, in ms, one packet in a hundred is from the delay asked, or further.
+# The kernel says when a packet came, SO_TIMESTAMPNS; prints how far, in ms, one packet in a hundred
+# is from the delay asked, or further.
 MEET = FIRST + """
 SO_TIMESTAMPNS = 35
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""What the fleet's model says, event by event with the shipped catalog, planner, hops and crossings (no measurement of this machine, the
+"""The fleet's model, event by event with the shipped catalog, planner, hops and crossings (no measurement of this machine, the
 same in every round), and what joining costs a catalog.
 
 The closed recurrence of the planner's tree leaves out how late a hop looks and how TCP begins: no time may be below its own."""

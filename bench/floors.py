@@ -1,4 +1,4 @@
-"""What the machine itself gives, each held against a memcpy of the same minute: no goals, but what the other keys are to be read by."""
+"""The rates of the machine itself, each held against a memcpy of the same minute: no goals, but what the other keys are to be read by."""
 
 import contextlib
 import re
@@ -27,7 +27,7 @@ def memcpy_gb_per_s(bench):
 
 
 class ThisMachine:
-    """What judged() wants to know of a wire: there is no emulator that could fall behind."""
+    """The facts of a wire that judged() wants: there is no emulator that could fall behind."""
 
     def verdict(self):
         return None

@@ -13,8 +13,9 @@ from measuring import Skip, measurement
 from vm_lab import in_the_vm
 
 MIB = 1 << 20
-# Hops in a round, and floors behind them: each takes a tenth of a second, and memory that other machines use is as fast as they let it. Not by turns: what
-# a floor leaves is 2 GiB that the machine may hand back to its host meanwhile, which the hop behind it would pay for.
+# Hops in a round, and floors behind them: each takes a tenth of a second, and memory that other
+# machines use is as fast as they let it. Not by turns: what a floor leaves is 2 GiB that the
+# machine may hand back to its host meanwhile, which the hop behind it would pay for.
 TURNS = 5
 WARM = 3
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")  # a gateway's name for its host

@@ -1,4 +1,4 @@
-"""What publishing and spreading cost inside a site."""
+"""The cost of publishing and spreading inside a site."""
 
 import contextlib
 import time
@@ -22,7 +22,8 @@ def publish_hold(bench):
         west.wait_link("east")
         west.kill()
         worker, run = sites.rank(lab, east, path)
-        # A catalog that just started evicts nothing for one lease, so an arena of two versions takes no third until then.
+        # A catalog that just started evicts nothing for one lease, so an arena of two versions
+        # takes no third until then.
         harness.wait_for("east's catalog has recovered", lambda: not east.control("status")["recovering"])
         for number in range(1, bench.rounds + 3):
             done = sites.publish(worker, run, number)

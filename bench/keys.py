@@ -35,7 +35,7 @@ class Key:
 
 
 BEST_PEER = "the best of the five peers but for those that failed, which the table of the peers names"
-KILLED_PEER = BEST_PEER + "; 0.05 where that is more: about as much is under way on such a path, and comes twice whoever is killed"
+KILLED_PEER = BEST_PEER + "; 0.05 where that is more: about as much is under way on such a path, and comes twice whichever end is killed"
 
 
 def over_scenario(name, what):

@@ -10,8 +10,9 @@ import time
 
 import harness
 
-# Times are what tombolod has unless told otherwise; tests/system/harness.py is more impatient. Streams are as many as those have
-# that it is held against; keys that are about their number take `auto`.
+# Times are what tombolod has unless told otherwise; tests/system/harness.py is more impatient.
+# Streams are as many as those have that it is held against; keys that are about their number take
+# `auto`.
 LINK_STREAMS = 8
 LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000}
 
@@ -24,7 +25,7 @@ def mib_of(path):
 
 
 WHOLE = {"codec": "raw", "protocol_max": 1}  # as a full copy is measured: again and again the same bytes
-WHOLE_INSIDE = {"encoded": "false"}          # likewise of fabrics: who holds the same bytes already would read that nothing has changed
+WHOLE_INSIDE = {"encoded": "false"}          # likewise of fabrics: a worker that holds the same bytes already would read that nothing has changed
 
 
 def east_west(lab, arena_mib, steps=False, link=None, **model):
@@ -49,7 +50,7 @@ def publish(worker, run, number):
 
 
 def read_bytes(workers, uid):
-    """What all of them took over the site's network for a version."""
+    """Bytes that all of them took over the site's network for a version."""
     staged = [s for w in workers for s in w.worker.ok("status", what="session")["json"]["staged"]]
     return sum(s["read_bytes"] for s in staged if s["uid"] == uid)
 

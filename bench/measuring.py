@@ -1,4 +1,4 @@
-"""What every measurement is made of: rounds, and the median of their ratios.
+"""The parts of every measurement: rounds, and the median of their ratios.
 
 A measurement is a generator that yields once a round {key: (a, b)}: a is ours, b is what it is held against, taken one
 after the other in the same round, so that whatever else the machine does falls on both. keys.py says which over which."""

@@ -2,7 +2,7 @@
 
 The sweep for the best iperf3 or pump is done once: short runs of all ways, then the fastest few at the size that is measured; the rounds
 then take the one that was fastest there in turns with ours, whose own search for the number of streams has had one crossing by then.
-What a path costs that nothing is known of is `link.cold`."""
+`link.cold` has the cost of a path of which nothing is known."""
 
 import collections
 import contextlib
@@ -105,8 +105,9 @@ def warm(bench):
     rate, rtt_s, size = 1e9, 0.15, 8 * MIB
     with wan_of(bench, "1Gbit", "0%", rtt_ms=150) as wire, harness.Lab() as lab:
         path = bench.weights(size)
-        # With keep: 1 the next publish takes the version before out of the arena, and with it the stream that is still sending a hedged
-        # chunk of it a second time: one version in twenty waits for a cold stream then, 8 RTT.
+        # With keep: 1 the next publish takes the version before out of the arena, and with it the
+        # stream that is still sending a hedged chunk of it a second time: one version in twenty
+        # waits for a cold stream then, 8 RTT.
         ours = Ours(wire, lab, path, 64, keep=2)
         for _ in range(4):
             ours.published_to_held_s()

@@ -92,7 +92,7 @@ def wait_port(wire, port, timeout_s=10):
 
 class Peer:
     def resume(self, to):
-        """What a user starts after the first was killed; most programs go on by the same command, or do not."""
+        """The command that a user gives after the first was killed; most programs go on by the same command, or do not."""
         return self.pull(to)
 
 

@@ -14,7 +14,8 @@ set style line 1 lc rgb "{OURS}" lw 2 pt 7 ps 0.7
 set style line 2 lc rgb "{NAIVE}" lw 2 pt 5 ps 0.7
 """
 
-# table: (x label, y label, whether y is logarithmic, columns of ours and of the naive way, what these are)
+# table: (x label, y label, whether y is logarithmic, columns of ours and of the naive way, what
+# these are)
 FIGURES = {
     "figure-standalone": ("readers of the trainer's site at once", "stall, s", True, (2, 3)),
     "figure-elastic": ("reader, one a second", "until it has switched, s", False, (2, 3)),

@@ -1,4 +1,4 @@
-"""What rollouts feel: stall, and the age of what they run; and the three figures of TensorHub's paper as scenarios of ours.
+"""Stalls and ages as rollouts feel them: stall, and the age of what they run; and the three figures of TensorHub's paper as scenarios of ours.
 
 The naive way is what a reader does without replicas: it pulls the full version over the same path, here by the TLS pump, which
 is faster than any program users have. Its rollout cannot generate meanwhile, and the trainer has to leave its bytes alone until
@@ -354,7 +354,7 @@ def age_of_naive(bench, wire, size, versions):
 @measurement("age.remote8", quick=False)
 def age(bench):
     """A round is a stretch of four versions, so five have twenty. Either side begins with the version before. Ours cross as the
-    product's defaults have it: what changes from version to version is what crosses. Who pulls has no base to pull against."""
+    product's defaults have it: what changes from version to version is what crosses. A site that pulls has no base to pull against."""
     versions = 2 if bench.quick else 4
     with wan_of(bench, "1Gbit", "0%") as wire, harness.Lab() as lab:
         files = bench.versions(REMOTE_MIB * MIB, 2, lr="3.6e-7")

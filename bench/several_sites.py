@@ -173,7 +173,7 @@ def behind_one_cable(lab, wan, path, congestion):
 
 @measurement("link.congestion.shared-bottleneck", quick=False)
 def shared_bottleneck(bench):
-    """Whose flows take more of the cable holds up the others: the last site counts."""
+    """A site whose flows take more of the cable holds up the others: the last site counts."""
     path = bench.weights(64 * MIB)
     with wan_lab("shared-bottleneck") as wan, contextlib.ExitStack() as labs:
         ways = {way: behind_one_cable(labs.enter_context(harness.Lab()), wan, path, way) for way in ("auto", *bench.congestions())}

@@ -130,7 +130,7 @@ class Wire(Ends):
                "src", ADDRESS[end], "congctl", name)
 
     def shape(self, mbit):
-        """What a sends is held to a rate; None: no limit."""
+        """Bytes that a sends are held to a rate; None: no limit."""
         dev = ["dev", "va", "root"]
         subprocess.run(["tc", "-n", self.name["a"], "qdisc", "del", *dev], capture_output=True, check=False)
         if mbit is not None:

@@ -11,7 +11,7 @@ BOUND_S = 15.0  # around a command
 
 
 def in_the_vm(timeout_s, *command, hosts=1):
-    """What sim/vm/run told of that command."""
+    """The words of sim/vm/run about that command."""
     done = subprocess.run([str(keys.ROOT / "sim/vm/run"), "--json", "--hosts", str(hosts), "--timeout", str(timeout_s), "--", *command],
                           capture_output=True, text=True, check=False, timeout=timeout_s + 60)
     answer = json.loads(done.stdout)

@@ -14,7 +14,7 @@ TCP = "tcp: {rmem: 4096 131072 268435456, wmem: 4096 131072 268435456}\n"
 
 
 class WanWire(Ends):
-    """What programs of the bench need of a wire, over a lab of sim/wan; east is a, west is b."""
+    """A wire as programs of the bench need it, over a lab of sim/wan; east is a, west is b."""
 
     device = {"a": "wan0", "b": "wan0"}
 
@@ -45,7 +45,7 @@ class WanWire(Ends):
         return f":{port} " in subprocess.run(self.argv("b", "ss", "-Hltn"), capture_output=True, text=True, check=False).stdout
 
     def iperf_says(self, streams, congestion, *words, timeout_s=300):
-        """What iperf3 says of its way to its server at b, which is served at 5201."""
+        """The result of iperf3 on its way to its server at b, which is served at 5201."""
         return self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, *words, timeout_s=timeout_s)
 
     def iperf_bits(self, *words):
@@ -65,7 +65,7 @@ class WanWire(Ends):
         return bits / 1e9
 
     def pump(self, program, size, streams, congestion, *more):
-        """What the TLS pump says of its way from a to b."""
+        """The result of the TLS pump on its way from a to b."""
         same = ("--bytes", size, "--streams", streams, "--congestion", congestion, "--port", 5301, *more)
         with self.serving(5301, program, "--listen", self.address["b"], *same):
             return self.run("a", program, "--connect", self.address["b"], *same)
@@ -157,7 +157,7 @@ def not_void(wire, do, machine=None):
 
 
 def rounds_that_count(bench, once):
-    """What once() says, for as many rounds as are asked; those that raise Void are told of and made up for, within reason."""
+    """The answers of once(), for as many rounds as are asked; those that raise Void are told of and made up for, within reason."""
     good, why = 0, None
     for _ in range(bench.rounds + VOID_MAX):
         try:
@@ -181,7 +181,7 @@ def judged_apart(bench, wire, names, ours, theirs):
 
 
 def judged(bench, wire, once):
-    """What once() says, round by round, but for rounds in which the emulator fell behind or iperf3 failed."""
+    """The answers of once(), round by round, but for rounds in which the emulator fell behind or iperf3 failed."""
     wire.verdict()  # what came before is not judged with it
 
     def one():

@@ -170,7 +170,7 @@ static bool cheaper(const struct cost *a, const struct cost *b)
     return a->id < b->id;
 }
 
-/* Whom mark_best and near_best take: not the reader, not who depends on it, nobody to be
+/* A member that mark_best and near_best take: not the reader, none that depends on it, none to be
  * avoided. */
 static bool candidate(const struct tb_planner_question *q, uint32_t index)
 {

@@ -72,7 +72,8 @@ enum tb_msg_type {
     TB_MSG_VERSION_STATE,
     TB_MSG_STATUS,         /* -> STATUS_TEXT */
     TB_MSG_STATUS_TEXT,    /* <- JSON */
-    /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
+    /* -> notice behind ACTIVATED, to a gateway that takes it (WELCOME): what the update of the
+     * buffers took */
     TB_MSG_UPDATED,
     TB_MSG_DOUBT,          /* <- notice: a reader got a damaged chunk from here: digest it */
     TB_MSG_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
@@ -112,8 +113,8 @@ static inline uint64_t tb_msg_nic_get(uint32_t pid)
  * UNPUBLISH has there. */
 #define TB_MSG_DRAIN_MS_MAX 3600000u
 /* In WELCOME's incarnation: this gateway takes UPDATED. A gateway of the release before never
- * counts so far and drops the session of who sends it one; a worker of the release before does
- * not look at the number. */
+ * counts so far and drops the session of a worker that sends it one; a worker of the release before
+ * does not look at the number. */
 #define TB_MSG_TAKES_UPDATED (UINT64_C(1) << 63)
 #define TB_MSG_WELCOME_FIELDS(F) \
     F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */ \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run that was killed has left behind: told from what is in use, and taken away.
+"""Things that a killed run has left behind: told from what is in use, and taken away.
 
 A run is of a kind, and its prefix is KIND-PID-STARTED and a dot: the process it is, and when that started. Its folders begin with the prefix; what
 it starts has it in the environment, as KIND in capitals.
@@ -31,7 +31,7 @@ def prefix_of(kind, pid):
 
 
 def mark_of(prefix):
-    """What has the prefix in the environment, and the prefix."""
+    """Processes that have the prefix in the environment, and the prefix."""
     return prefix.rsplit("-", 2)[0].upper().replace("-", "_"), prefix
 
 
@@ -104,13 +104,13 @@ def orphans(kind):
 
 
 def clear_orphans(kind, how=clear):
-    """What runs of this kind left that were killed, and their watchdogs too."""
+    """Things that killed runs of this kind left, and their watchdogs too."""
     for prefix in orphans(kind):
         how(prefix)
 
 
 def become_watchdog(keep):
-    """A session of its own that no signal of a terminal reaches, with no pipe of the caller's, who may wait for its end, but `keep`."""
+    """A session of its own that no signal of a terminal reaches, with no pipe of the caller's but `keep`, as the caller may wait for its end."""
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -147,7 +147,7 @@ static bool start_worker(struct quickstart *q, uint32_t index)
     return start(q, (char *const *)(uintptr_t)arguments, name);
 }
 
-/* The end of its input ends a process; whoever does not go is ended by its pid. */
+/* The end of its input ends a process; one that does not go is ended by its pid. */
 static void stop_all(struct quickstart *q)
 {
     for (uint32_t i = 0; i < q->person_count; i++)

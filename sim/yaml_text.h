@@ -1,8 +1,8 @@
 /* yaml_text.h - a YAML text of anyone's as a tree of nodes, and the one complaint about it: what
  * the readers of scenarios (sim/wan) and of fleets (sim/fleet) share.
  *
- * A reader is functions that take nodes and return whether all is well so far; whoever is not
- * content refuses, and the first refusal is the complaint, "NAME:LINE: what" in printable
+ * A reader is functions that take nodes and return whether all is well so far; a function that is
+ * not content refuses, and the first refusal is the complaint, "NAME:LINE: what" in printable
  * characters. Nodes are the document's: they live until tb_yaml_load returns. */
 #ifndef TB_SIM_YAML_TEXT_H
 #define TB_SIM_YAML_TEXT_H

@@ -13,7 +13,7 @@ OVER_VERBS = ("vm.faults_that_rdma_alone_can_have", "intra.verbs")
 
 
 def reason_of(case):
-    """What a skipped test said last, which by our custom is why."""
+    """The last line of a skipped test, which by our custom is why."""
     text = (case.findtext("system-out") or "").strip().splitlines()
     lines = [line for line in text if "skip" in line.lower()] or text
     return lines[-1].strip() if lines else "no reason given"

@@ -61,7 +61,7 @@ TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, 
                                                 uint32_t blob_count, void *memory, size_t cap,
                                                 struct tb_manifest *manifest_out);
 /* Chunk k of one is chunk k of the other, for all k, so one can be a base of the other. Equal
- * ids are asked for and not believed: a layout's id has no key, and who publishes both may have
+ * ids are asked for and not believed: a layout's id has no key, and a publisher of both may have
  * made it equal for two. */
 bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b);
 /* The root over what is there now. */

@@ -58,9 +58,9 @@ uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
 /* The chain that it shows to peers: our certificate and all that the file has behind it, in its
  * order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
-/* Whom it trusts: of all CAs, the sites that they may speak for, in the order in which they were
- * added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal ones
- * let the same peers in. */
+/* The trust of a context: of all CAs, the sites that they may speak for, in the order in which they
+ * were added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal
+ * ones let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
 /* notAfter of the CA that ends first; 0: there is none. */
 uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls);

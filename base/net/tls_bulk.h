@@ -15,8 +15,8 @@
 
 #define TB_TLS_BATCH       8u
 #define TB_TLS_BATCH_BYTES (TB_TLS_BATCH * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES))
-/* Records without a byte of data are a debt of so many bytes each, which data pays; who owes for
- * more than so many is a flood (P7). */
+/* Records without a byte of data are a debt of so many bytes each, which data pays; a debt of more
+ * than so many is a flood (P7). */
 #define TB_TLS_VAIN_BYTES 1024u
 #define TB_TLS_VAIN_MAX   32u
 /* At most so much does one call of tb_tls_bulk_read, in records, pieces of records, and calls of

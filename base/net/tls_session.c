@@ -572,7 +572,7 @@ static void next_key(struct tb_tls_session *s)
 {
     TB_ASSERT(s->records_sent >= s->key_since);
     if (s->dead || s->records_sent - s->key_since < s->tls->key_records) return;
-    if (kernel_sends(s)) return; /* it would go on with the old one; who sends so much is replaced in time */
+    if (kernel_sends(s)) return; /* it would go on with the old one; it is replaced in time */
     if (SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) s->key_since = s->records_sent;
     ERR_clear_error();
 }

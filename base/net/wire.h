@@ -28,8 +28,8 @@ struct tb_wire_ops {
     void (*on_open)(struct tb_wire *w, void *user, const struct tb_chan_peer *peer);
     /* Anything but TB_OK closes the wire with that status. */
     enum tb_status (*on_frame)(struct tb_wire *w, void *user, struct tb_wire_frame *frame);
-    /* TB_WIRE_PART_BYTES more of a frame came that is not whole yet: who says something long is
-     * heard while it does. Or NULL. */
+    /* TB_WIRE_PART_BYTES more of a frame came that is not whole yet: a peer that says something
+     * long is heard while it does. Or NULL. */
     void (*on_part)(struct tb_wire *w, void *user);
     void (*on_closed)(struct tb_wire *w, void *user, enum tb_status why); /* the wire is freed after this */
 };

@@ -1,11 +1,12 @@
-# What CPack makes of an install: four Debian packages and one tarball. deploy/packages calls it.
+# The packages that CPack makes of an install: four Debian packages and one tarball. deploy/packages
+# calls it.
 #
 # A component is a package: programs (tombolo), client (libtombolo0), development (libtombolo-dev)
 # and python (python3-tombolo).
 
 set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc)
 
-# The tarball has no maintainer scripts; whoever unpacks it copies these three by hand.
+# The tarball has no maintainer scripts: these three are copied by hand.
 install(FILES deploy/systemd/tombolod@.service deploy/systemd/tombolo-web.service
         DESTINATION lib/systemd/system COMPONENT programs)
 install(PROGRAMS deploy/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/tombolo COMPONENT programs)

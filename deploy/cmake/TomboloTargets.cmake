@@ -76,7 +76,7 @@ if(BUILD_TESTING)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka>=1.1.5)
 endif()
 
-# What every target of ours is compiled with. -march=native is never used: a binary built on one
+# The compiler's options of every target of ours. -march=native is never used: a binary built on one
 # machine runs on another, and faster variants are chosen at run time (base/vector.h).
 add_library(tb_flags INTERFACE)
 target_compile_features(tb_flags INTERFACE c_std_17)
@@ -128,7 +128,7 @@ function(tb_shell name)
   target_link_libraries(${name} PUBLIC tb_flags ${arg_LINKS} Threads::Threads)
 endfunction()
 
-# What the tests labelled tsan run; target tsan_programs builds it and nothing else.
+# The programs of tests labelled tsan; target tsan_programs builds it and nothing else.
 set_property(GLOBAL PROPERTY TB_TSAN_PROGRAMS "")
 
 # How many times longer a test may take: an emulator runs it where another processor's are built.

@@ -1,4 +1,4 @@
-# What builds for aarch64 on another machine: Debian's cross gcc, Debian's libraries for arm64 in a
+# Builds for aarch64 on another machine: Debian's cross gcc, Debian's libraries for arm64 in a
 # folder of this user (deploy/setup --arm64), and QEMU to run what was built. Preset arm64 uses it.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

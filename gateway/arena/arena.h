@@ -1,6 +1,6 @@
 /* arena.h - a gateway's memory for versions: one file on tmpfs or hugetlbfs, mapped once. A shell.
  *
- * Promise P3: what this gateway said it holds survives the kill and restart of its
+ * Promise P3: chunks that this gateway said it holds survive the kill and restart of its
  * processes. A region (one version) is in the file as a whole or not at all, whatever
  * instant a kill hits; held bits stand beside the bytes; a restarted gateway serves at once
  * what it held (tests/unit/arena/kill.c kills at random points). Promise P7: the file is
@@ -78,7 +78,7 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 
 /* ---- mapping ahead of use ---- */
 
-/* Maps about max_bytes more of the file, so that who lands there meets no page fault. For a
+/* Maps about max_bytes more of the file, so that a landing there meets no page fault. For a
  * thread of low priority, and one at a time. TB_AGAIN: there is more. TB_END: all is mapped, or
  * it does not help (a file on a disk) or cannot be done (a kernel before 5.14): pages are then
  * mapped at first touch. */

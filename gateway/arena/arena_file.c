@@ -163,7 +163,7 @@ static uint64_t memory_left(void)
     return found == 2 ? sum : UINT64_MAX;
 }
 
-/* P7: what cannot fit is refused before it is tried: on the way there others would be
+/* P7: a version that cannot fit is refused before it is tried: on the way there others would be
  * killed for want of memory. */
 static bool may_fit(const struct arena_file *f)
 {

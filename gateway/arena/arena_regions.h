@@ -25,7 +25,7 @@ TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *regi
 bool tb_arena_region_complete(const struct tb_arena_region *region);
 bool tb_arena_region_whole(const struct tb_arena_region *region); /* complete, and every chunk is held */
 /* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole
- * version. While it is told, streams and hops land: whoever counts and then asks
+ * version. While it is told, streams and hops land: a thread that counts and then asks
  * tb_arena_region_whole may hear of a whole version whose last chunk was in no count. */
 bool tb_arena_region_tell(const struct tb_arena_region *region,
                           void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user);

@@ -118,7 +118,7 @@ static void check_shards(const struct version *v)
     TB_ASSERT(known == 0 || bytes == v->bytes);
 }
 
-/* P1: what is called whole is held, all of it. */
+/* P1: a version that is called whole is held, all of it. */
 static void check_copy(const struct version *v)
 {
     if (v->whole)
@@ -203,7 +203,7 @@ static void check_source(const struct tb_catalog *c, uint32_t r)
     TB_ASSERT(reference_at(c, ref->source)->version == ref->version);
 }
 
-/* P6: what a reader avoids is a source that there is. A row that is another's by now would be
+/* P6: the source that a reader avoids is one that there is. A row that is another's by now would be
  * avoided for nothing. */
 static void check_avoided(const struct tb_catalog *c, const struct reference *ref)
 {

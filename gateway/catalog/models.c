@@ -209,7 +209,7 @@ bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name
     return known_out->order != 0;
 }
 
-/* P7: what one of them makes up leaves numbers for the runs to come. */
+/* P7: a number that one of them makes up leaves numbers for the runs to come. */
 static bool believable(const struct model *m, const struct tb_catalog_known_run *told)
 {
     return told->order <= TB_CATALOG_RUN_ORDER_MAX && told->number <= INT64_MAX &&

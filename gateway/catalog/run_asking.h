@@ -26,7 +26,7 @@ struct tb_run_asking {
 enum tb_run_asking_verdict {
     TB_RUN_ASKING_OPEN,    /* open it */
     TB_RUN_ASKING_WAIT_ON, /* ask again after the next event, and at `until` */
-    TB_RUN_ASKING_REFUSE   /* tb_run_asking_left says for lack of whom */
+    TB_RUN_ASKING_REFUSE   /* tb_run_asking_left says for lack of which */
 };
 
 uint64_t tb_run_asking_left(const struct tb_run_asking *a);

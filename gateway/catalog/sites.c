@@ -44,7 +44,7 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     return tb_catalog_settle(c, note_up(c, name, up));
 }
 
-/* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt):
+/* P3: its own word stays for a lease time, in which it says again what it still has (doubt):
  * else a version that only this site has would be lost, or given up, in the moment in which it
  * repairs one chunk of any version. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
@@ -232,7 +232,7 @@ static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_
     }
     if (tb_version_life_after(v->life, event) == TB_LIFE_END) return;
     if (event == TB_VERSION_IS_LOST) {
-        v->lost_at_home = true; /* for others: here all of it may be, and is judged by who has it */
+        v->lost_at_home = true; /* for others: here all of it may be, and is judged by its holders */
         tb_catalog_touch_version(c, version);
     } else {
         tb_version_end(c, version, event, "said_by_home");

@@ -51,8 +51,8 @@ static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bo
     tb_plan_forget(c, r); /* it reads no more: its source has a hand free */
     tb_table_unmark(&c->references, r, TB_CATALOG_PLAN);
     tb_table_unmark(&c->references, r, TB_CATALOG_PLAN_END);
-    /* Its word of where it can be read was lost, or came before this catalog knew the version: who
-     * waits for that goes elsewhere (P6). */
+    /* Its word of where it can be read was lost, or came before this catalog knew the version: a
+     * reader that waits for that goes elsewhere (P6). */
     if (ref->export_id == 0 && ref->followers > 0) tb_plan_drop_source(c, ref->version, r);
     tb_member_progress(c, ref->owner, ref->version);
     tb_catalog_touch_version(c, ref->version);

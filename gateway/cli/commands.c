@@ -567,7 +567,7 @@ static const struct tb_cli_command commands[] = {
      "Prints what FILE says; with --effective all that counts, each value with the line that it stands in, "
      "or "
      "`default`. Without FILE it is the configuration that this site's gateway runs with, after the last "
-     "reload. What is printed is a file that says the same.",
+     "reload. The output is a file that says the same.",
      "tombolo config show --effective /etc/tombolo/east.yaml", show_options, 0, 1, tb_cli_config_show},
     {"config explain", "[KEY]", "every key of the configuration, or one, with its meaning",
      "Prints each key with type, default, range, unit and why, and whether a change of it counts by a "

@@ -145,7 +145,7 @@ static void markdown_all(FILE *to)
             "`unix:*` for\n"
             "processes on the gateway's host, `tombolo://SITE/GATEWAY`, `tombolo://SITE/worker/NAME`, or the "
             "beginning of one\n"
-            "of the last two with `*` behind it. What no list names may not be done.\n\n"
+            "of the last two with `*` behind it. An act that no list names is denied.\n\n"
             "A change of a key that is `live` counts by `tombolo reload` (or SIGHUP), of the others from the "
             "next start on;\n"
             "`tombolo config explain KEY` says more of it. A peer, a model or a subscription may come and go "

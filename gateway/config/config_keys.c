@@ -127,10 +127,9 @@ const struct config_key config_keys[] = {
          "$CREDENTIALS_DIRECTORY. Without it they stand in clear. A change needs a restart, and "
          "disk.key_old."},
     {ROOT(disk_key_old), .path = "disk.key_old", .type = CONFIG_TEXT,
-     .why =
-         "What disk.key was before, or `plain`. Files that are so are read; the store is written anew under "
-         "disk.key at the start, and an anchor once its version is whole here. disk.key.in_use says how "
-         "many are left. Then take it out."},
+     .why = "The disk.key before, or `plain`. Files that are so are read; the store is written anew under "
+            "disk.key at the start, and an anchor once its version is whole here. disk.key.in_use says how "
+            "many are left. Then take it out."},
     {ROOT(tls_ca), .path = "tls.ca", .type = CONFIG_FILE,
      .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or "
             "session.listen."},
@@ -207,7 +206,7 @@ const struct config_key config_keys[] = {
             "feeds at the rate at which the model's last version arrived here."},
     {ROOT(fabric_nic), .path = "fabric.nic_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
      .max = (uint64_t)1 << 40, .unit = "bytes/s",
-     .why = "What a host's NIC of this site carries each way. 0: as each host's own sysfs says. Where sysfs "
+     .why = "The rate of a host's NIC of this site each way. 0: as each host's own sysfs says. Where sysfs "
             "does not say, fabric.fan_out 0 means 1."},
     {ROOT(fabric_threads), .path = "fabric.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
      .max = 64,
@@ -295,7 +294,8 @@ const struct config_key config_keys[] = {
      .why = "Whole versions kept here, the newest included. One more may be arriving. A site that is k "
             "versions behind still gets deltas while its home keeps more than k."},
     {MODEL(every), .path = "policy", .type = CONFIG_POLICY, .fallback = "latest",
-     .why = "What crosses to here: latest skips what is older than the newest, every takes each version that "
+     .why = "The versions that cross to here: latest skips what is older than the newest, every takes each "
+            "version that "
             "its home still keeps, in order."},
     {MODEL(weight), .path = "weight", .type = CONFIG_NUMBER, .fallback = "10", .min = 1, .max = 1000,
      .why = "Its share of a link that several models of this gateway want to use at once, against their "
@@ -308,9 +308,10 @@ const struct config_key config_keys[] = {
     {MODEL(quota_bytes), .path = "quota.bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
      .max = UINT64_C(1) << 50, .unit = "bytes", .why = "The same, of the bytes of these versions."},
     {LIST_OF_MODEL(publish), .path = "publish", .type = CONFIG_IDENTITIES,
-     .why = "Who may publish it (at its home). Nobody else may."},
+     .why = "The identities that may publish it (at its home). No other may."},
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
-     .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
+     .why = "The identities that may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of "
+            "others. Nobody "
             "else may."},
     {LIST_OF_MODEL(may_fence), .path = "may_fence", .type = CONFIG_IDENTITIES,
      .why =

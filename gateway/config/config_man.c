@@ -84,7 +84,7 @@ static const char intro[] =
     "An IPv6 address stands in brackets, and all of it in quotes. "
     "An identity is unix:UID or unix:* for processes on the gateway's host, tombolo://SITE/GATEWAY, "
     "tombolo://SITE/worker/NAME, or the beginning of one of the last two with * behind it. "
-    "What no list names may not be done.";
+    "An act that no list names is denied.";
 
 static const char changes[] =
     "tombolo reload, or SIGHUP, reads the file again and checks all of it. "

@@ -106,7 +106,7 @@ static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     }
 }
 
-/* P10: what it logs is the doing of its worker, which may be gone behind it. */
+/* P10: its log line tells the doing of its worker, which may be gone behind it. */
 void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     TB_ASSERT(d->turning && !tb_todo_durable(todo));

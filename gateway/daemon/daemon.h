@@ -182,7 +182,7 @@ struct tb_daemon {
     uint64_t check_paid; /* rows, by turns since the last check (daemon_check.h) */
     bool woken;          /* something was marked that the dispatcher has to look at */
     bool turning;        /* it does */
-    bool room_freed;     /* in the arena, or the catalog lets go of some: who waits for room asks again */
+    bool room_freed;     /* in the arena, or the catalog lets go of some: waiters for room ask again */
     bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool drain_asked; /* by an operator: the next tick begins it */

@@ -303,7 +303,7 @@ static void batch_take(struct tb_daemon *d)
     if (written.incarnation != 0) p->incarnation = written.incarnation;
 }
 
-/* Rows that are on disk leave; who waited for them is answered, and the next are written. */
+/* Rows that are on disk leave; their waiters are answered, and the next are written. */
 static void landed_end(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;

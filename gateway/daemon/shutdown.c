@@ -1,7 +1,7 @@
 /* shutdown.c - how long the end of a gateway waits for disks, and what it leaves as it is where
  * one does not answer.
  *
- * P9: who asks for an end gets one. A thread in a call that never returns is left behind, and with
+ * P9: a request for an end gets one. A thread in a call that never returns is left behind, and with
  * it all that it may touch: memory, the arena, the store. Nothing is lost by that which a kill
  * would not lose (P3).
  *

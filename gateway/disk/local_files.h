@@ -2,9 +2,9 @@
  * to the gateway.
  *
  * Files are a stranger's and may change, shrink or go at any time: headers are parsed once, bytes
- * are read (never mapped) when they are asked for, and what is read is only bytes: whoever takes
- * them digests them first (P1). Tensors of safetensors files answer to name, dtype and full shape,
- * in whatever file of the folder they stand; blobs to the names that bundle.h of the command line
+ * are read (never mapped) when they are asked for, and what is read is only bytes: their taker
+ * digests them first (P1). Tensors of safetensors files answer to name, dtype and full shape, in
+ * whatever file of the folder they stand; blobs to the names that bundle.h of the command line
  * gives files. A file whose header is bad is passed over.
  *
  * Memory through base/fault.h, a small multiple of the headers; the descriptors that were given.

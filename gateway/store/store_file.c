@@ -154,7 +154,7 @@ enum tb_store_origin tb_store_origin(const struct tb_store *store)
     return store->origin;
 }
 
-/* P3: what the keys do not open stays as it is. */
+/* P3: a store that the keys do not open stays as it is. */
 static enum tb_status key_look(struct tb_store *s, const struct tb_disk_keys *keys,
                                struct tb_disk_look *look_out)
 {

@@ -126,7 +126,7 @@ static void write_gateway(FILE *out, const json_t *status)
                                    {"gateway", text_of(status, "gateway")},
                                    {"version", text_of(status, "version")},
                                    {NULL, NULL}};
-    write_head(out, "tombolo_info", "gauge", "Who answers; always 1.");
+    write_head(out, "tombolo_info", "gauge", "The gateway that answers; always 1.");
     write_series(out, "tombolo_info", labels, 1);
 }
 

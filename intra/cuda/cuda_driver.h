@@ -76,9 +76,9 @@ struct tb_cuda_driver {
 
 #define TB_CUDA_WHY_BYTES 200
 
-/* `path` NULL: the libcuda.so.1 that this process has loaded already, and only that: whoever
- * has device memory has loaded it, and nobody else is made to. On failure `why`
- * (TB_CUDA_WHY_BYTES) is a sentence.
+/* `path` NULL: the libcuda.so.1 that this process has loaded already, and only that: an owner of
+ * device memory has loaded it, and nobody else is made to. On failure `why` (TB_CUDA_WHY_BYTES) is
+ * a sentence.
  *   TB_NOT_FOUND      the library is not there, or not loaded
  *   TB_PEER_PROTOCOL  it is older than CUDA 12.0, or lacks an entry point that we need */
 TB_MUST_USE enum tb_status tb_cuda_driver_load(const char *path, struct tb_cuda_driver *driver_out,

@@ -81,7 +81,7 @@ struct tb_gpu_memory {
     uint32_t range_count;
     uint32_t patch_blocks;       /* of a lane that patch or encode at a time */
     uint64_t batch_bytes;        /* that a lane carries at a time; TB_CUDA_BATCH_BYTES and more */
-    pthread_mutex_t export_lock; /* over `dmabuf` of ranges: who exports does not wait for a job */
+    pthread_mutex_t export_lock; /* over `dmabuf` of ranges: an export does not wait for a job */
     pthread_mutex_t lock;        /* over all below */
     bool in_job;                 /* the lanes and the context are taken */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];

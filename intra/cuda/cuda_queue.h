@@ -9,7 +9,7 @@
  * A burst is a job of the memory (cuda_memory.h): from the first batch until nothing waits, or
  * until burst_max, behind which others of the memory have their turn.
  *
- * Promise P1: what a NIC has written is made visible behind the last ask of a batch and before the
+ * Promise P1: the writes of a NIC are made visible behind the last ask of a batch and before the
  * first copy or digest of it. */
 #ifndef TB_INTRA_CUDA_QUEUE_H
 #define TB_INTRA_CUDA_QUEUE_H

@@ -1,7 +1,7 @@
 /* cuda_stage.c - device memory of ours in which a version lands, chunk by chunk, from host memory
  * or by a NIC, and is digested where it then stands.
  *
- * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and
+ * Promise P1: the writes of a NIC are made visible to the device behind the end of its READ and
  * before the digest (cuda_queue.h), and what came from the host is digested from the device's
  * memory, not from where it was.
  *

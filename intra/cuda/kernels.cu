@@ -1,4 +1,4 @@
-/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in
+/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. Their work is in
  * kernel_*.h, which tests also compile for the host. */
 #include "intra/cuda/kernel_words_cuda.h"
 

@@ -142,8 +142,8 @@ static void on_open(void *user)
     tb_hop_life_step(&hop->life, TB_HOP_ON_OPENED);
     hop->transport = hop->upstream->transport;
     hop->why = why_of(hop);
-    /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a
-     * version encoded has encoded it. */
+    /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than its keeper has
+     * encoded it. */
     hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP || hop->base.owner_decodes;
     set_windows(hop);
     hop->state.threads = tb_pool_threads(hop->fabric->pool);

@@ -43,9 +43,9 @@ struct tb_hop_shelf {
     struct tb_hop_base base; /* ours; zeroed: none */
     struct tb_shelf *ours;   /* where encoded chunks are passed on; NULL: nowhere */
     tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
-    bool decodes; /* fewer bytes are worth a decoder's time: by tcp, and to who keeps what it decodes */
-    bool keeps;   /* the owner wants every encoded chunk */
-    bool news;    /* the last head showed a bit more */
+    bool decodes;            /* fewer bytes are worth a decoder's time: by tcp, or where they are kept so */
+    bool keeps;              /* the owner wants every encoded chunk */
+    bool news;               /* the last head showed a bit more */
     bool patient;
     tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
 };

@@ -121,7 +121,7 @@ static void on_tray_settled(void *owner)
     u->stream.events->on_open(u->stream.events_user);
 }
 
-/* The slowest of the ways by which its bytes come: who looks at a hop asks whether all of
+/* The slowest of the ways by which its bytes come: a view of a hop asks whether all of
  * its memory is reached. */
 static enum tb_transport_why way_of(const struct shm_upstream *u)
 {

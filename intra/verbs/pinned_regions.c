@@ -276,7 +276,7 @@ static enum tb_status take_new(struct tb_pinned *p, const struct tb_region_optio
     return status;
 }
 
-/* It is in sight while it is made: who wants the same waits for it. Under the lock, let go
+/* It is in sight while it is made: a user that wants the same waits for it. Under the lock, let go
  * meanwhile. */
 static void share(struct tb_pinned *p, const struct tb_region_options *options, struct tb_pinned_region *r)
 {

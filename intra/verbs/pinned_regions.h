@@ -1,4 +1,4 @@
-/* pinned_regions.h - the regions of this process: who uses each, and which are kept.
+/* pinned_regions.h - the regions of this process: the users of each, and which are kept.
  * Inside intra/verbs only.
  *
  * Memory that its owner says stays is registered once for each domain and kind, however many hops

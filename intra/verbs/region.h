@@ -1,11 +1,11 @@
 /* region.h - memory that a NIC may touch, and for what. The only file that registers memory
  * (tests/fence/verbs_rights.py).
  *
- * Two kinds, and no third: an export's memory may be READ by whoever shares its protection domain
- * and knows its key; the target of our own READs may be written by our own work requests and by
- * nobody else. No memory is ever registered for remote writing or remote atomics. Memory that is
- * both is registered twice, in different domains. pinned_regions.h decides how regions are shared
- * and how long they are kept.
+ * Two kinds, and no third: an export's memory may be READ by a queue pair that shares its
+ * protection domain and knows its key; the target of our own READs may be written by our own work
+ * requests and by nobody else. No memory is ever registered for remote writing or remote atomics.
+ * Memory that is both is registered twice, in different domains. pinned_regions.h decides how
+ * regions are shared and how long they are kept.
  *
  * Threads: any; registering pins pages and takes a second for some 10 GB, so it is done
  * on the fabric's pool. */

@@ -1,4 +1,4 @@
-"""What the package costs: its import, and publish and activate of 1 GB beside the same calls without it.
+"""The cost of the package: its import, and publish and activate of 1 GB beside the same calls without it.
 
     python measure.py unix:/run/tombolo/session.sock [MB]
 

@@ -1,4 +1,4 @@
-"""What an integration with a trainer or an engine needs: five calls.
+"""The needs of an integration with a trainer or an engine: five calls.
 
     core = Core("policy", into=module)        # or boxes, or nothing
     core.publish_named(step, pairs)           # the trainer's side: pairs of (name, tensor), which need not stay
@@ -129,7 +129,7 @@ class Core:
     def _stage_ahead(self, follower: Follower) -> None:
         session = follower._session
         while not self._closing.is_set():
-            with self._turn, contextlib.suppress(Error): # who names the version gets the error
+            with self._turn, contextlib.suppress(Error): # the call that names the version gets the error
                 if not self._closing.is_set() and follower.staged is None:
                     follower.begin()
             if session.wait_readable(_AHEAD_S):

@@ -50,7 +50,7 @@ def header_of(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[str, tuple[
 
 
 def _cut(wholes: list[_Part], threads: int) -> list[_Part]:
-    """What threads take from the end, one by one: long reads first, as each costs a turn of the interpreter, and
+    """The list from whose end threads take, one by one: long reads first, as each costs a turn of the interpreter, and
     ever shorter ones, so that no thread waits long for the last one."""
     left, parts = sum(len(whole.memory) for whole in wholes), list[_Part]()
     for whole in wholes:

@@ -157,7 +157,7 @@ class Subscription(_Owned):
         if self._own is None or self._session._handle is None:
             return
         if lib.tb_staged_item(self._own, byref(uid), 0, byref(c.RawItem())) == NOT_FOUND:
-            with contextlib.suppress(BufferError): # it has gone, whoever uses it
+            with contextlib.suppress(BufferError): # it has gone, although something uses it
                 self._views.end(uid)
 
     def release(self, uid: Uid) -> None:

@@ -21,7 +21,8 @@ Time begins when the publisher's call returns. Needs root (namespaces) and the p
 Example: TB_BUILD_DIR=build/release sim/fleet/check_wan.py --rounds 3
 Exit codes: 0 all within, 1 some not, 75 the emulator fell behind so the run is void, 77 no lab on this machine."""
 
-# Mbit/s and ms one way of each link, bytes a second of a NIC, hosts of each site. Slow enough that two cores are never what limits them.
+# Mbit/s and ms one way of each link, bytes a second of a NIC, hosts of each site. Slow enough that
+# two cores are never what limits them.
 CASES = {
     "link": {"links": {"west": (50, 20), "north": (30, 40)}, "nic": 20e6, "hosts": {"west": 4, "north": 2}},
     "nic": {"links": {"west": (80, 20), "north": (60, 5)}, "nic": 5e6, "hosts": {"west": 4, "north": 3}},

@@ -195,7 +195,7 @@ static struct worker *host_of(const struct fleet *f, const struct worker *w)
     return &f->workers[s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers];
 }
 
-/* When something first came to its host, over whoever's hop: who follows copies while the host
+/* When something first came to its host, over any hop: a follower copies while the host
  * reads, also where another one reads by now, or the one whom it follows is a follower. */
 static tb_time_ns host_began(const struct fleet *f, const struct worker *w)
 {
@@ -304,7 +304,7 @@ void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
     fleet_hop_close(f, w);
     fleet_plan_told(f, w);
     if (source != FROM_GATEWAY &&
-        !f->workers[source].alive) { /* its lease stands: who dials it notices that it is silent */
+        !f->workers[source].alive) { /* its lease stands: a dialler notices that it is silent */
         w->source = NOBODY;
         fleet_event(f, fleet_after(f, s->spec->notice_s),
                     (struct event){.kind = HOP_GONE, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});

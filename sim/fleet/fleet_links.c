@@ -194,8 +194,8 @@ static void send_parcel(struct fleet *f, struct way *way, const struct tb_parcel
             .kind = ARRIVED, .who = number(f, way), .b = p->first, .c = p->count, .epoch = way->epoch});
 }
 
-/* A parcel is taken when the one before it is nearly gone: so whoever shares the
- * queue comes in turn. */
+/* A parcel is taken when the one before it is nearly gone: so each sharer of the queue comes in
+ * turn. */
 void fleet_pump(struct fleet *f, struct way *way)
 {
     struct tb_parcel p;

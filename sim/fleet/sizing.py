@@ -2,8 +2,8 @@
 
 GIB = 1 << 30
 ARENA_SHARE = 1.01  # digests, bitmaps and what chunks are rounded up to, beside the bytes: docs/config.md, arena.bytes
-# Core-seconds a GiB of the version that a gateway spends on a step that crosses as deltas, and on a full
-# copy, by docs/benchmarks.md: five steps of 2 GiB cost home 0.8; link.cpu is of two gateways.
+# Core-seconds a GiB of the version that a gateway spends on a step that crosses as deltas, and on a
+# full copy, by docs/benchmarks.md: five steps of 2 GiB cost home 0.8; link.cpu is of two gateways.
 STEP_CORE_S_PER_GIB = 0.4
 FULL_CORE_S_PER_GIB = 1.0
 
@@ -14,7 +14,7 @@ def arena_bytes(version_bytes, keep):
 
 
 def link_bits_per_s(version_bytes, share, step_s):
-    """What a link has to carry so that a version is there before the next one is published."""
+    """The rate that a link has to carry so that a version is there before the next one is published."""
     return version_bytes * share * 8 / step_s
 
 

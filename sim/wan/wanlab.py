@@ -42,7 +42,7 @@ class LabError(Exception):
 
 
 class ScenarioError(LabError):
-    """What was asked for is none, whatever this machine can do."""
+    """The file that was asked for is no scenario, whatever this machine can do."""
 
 
 def build_folder():
@@ -83,14 +83,14 @@ def find(scenario):
 
 
 def plan(scenario):
-    """What the scenario says, checked, in bits, bytes, ns and parts in 10^9."""
+    """The scenario's values, checked, in bits, bytes, ns and parts in 10^9."""
     done = subprocess.run([emulator(), "--plan", str(find(scenario))], capture_output=True, text=True)
     if done.returncode != 0:
         raise ScenarioError(done.stderr.strip())
     return json.loads(done.stdout)
 
 
-# ---- netem ----------------------------------------------------------------------------------------------------------
+# ---- netem ---------------------------------------------------------------------------------------
 
 
 def percent(parts):
@@ -101,7 +101,7 @@ NO_LIMIT = "100gbit"  # as a rate
 
 
 def netem_words(settings, mtu, rate=True, change=False):
-    """A direction as the words after `netem`. What netem cannot do (netem_omits) is left out. A change names also what is 0: of
+    """A direction as the words after `netem`. Things that netem cannot do (netem_omits) are left out. A change names also what is 0: of
     corruption, reordering and the rate netem would keep what it had.
 
     netem keeps jitter in order where it has a rate, and nowhere else: where order is to be kept and there is no rate, one that limits nothing
@@ -136,7 +136,7 @@ def netem_words(settings, mtu, rate=True, change=False):
 
 
 def netem_omits(what):
-    """What a scenario asks for at some time and netem does not do, a line each."""
+    """The things that a scenario asks for at some time and netem does not do, a line each."""
     for p in what["paths"]:
         ever = {key: {p["settings"][key], *(c["to"].get(key, 0) for c in p["changes"])} for key in ("rate", "jitter", "mtu")}
         orders = {p["settings"]["keep_order"], *(c["to"].get("keep_order", 1) for c in p["changes"])}
@@ -148,7 +148,7 @@ def netem_omits(what):
 
 
 def hub_beside(sites):
-    """What stands between the sites is named like none of them."""
+    """The device between the sites has a name that none of them has."""
     name = "hub"
     while name in sites:
         name = f"the-{name}"
@@ -254,7 +254,7 @@ def netem_script(scenario):
     return "\n".join(lines) + "\n"
 
 
-# ---- sites ----------------------------------------------------------------------------------------------------------
+# ---- sites ---------------------------------------------------------------------------------------
 
 
 def site_commands(what, site, ns, index):
@@ -319,7 +319,7 @@ def sweep():
     """Takes down what labs have left that nobody could: runner, keeper and watchdog were all killed. The prefixes of those labs, and
     folders of which only the path is known.
 
-    Whoever came so far as to take its lab down has removed the folder; one that is there without its maker has processes to end too."""
+    A runner that came so far as to take its lab down has removed the folder; one that is there without its maker has processes to end too."""
     done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
     names = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
     folders = list(pathlib.Path(tempfile.gettempdir()).glob(f"{FOLDER}{PREFIX}-*"))
@@ -336,7 +336,7 @@ def sweep():
 
 def sweep_nameless(age_s=60):
     """Removes folders that do not say whose they are, and that nobody has: no process names one, and a lab that begins has one for less
-    than a minute before its emulator does. What was removed."""
+    than a minute before its emulator does. The names that were removed."""
     removed = []
     for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         with contextlib.suppress(OSError):
@@ -363,7 +363,7 @@ def marked(folder):
 
 
 def clear_away(prefix, folder, found):
-    """What a runner that was killed has left."""
+    """The things that a killed runner has left."""
     end_all(found)
     take_down(prefix)
     shutil.rmtree(folder, ignore_errors=True)
@@ -438,8 +438,9 @@ class Lab:
             self.turner = threading.Thread(target=self.follow, args=(shaper.events(), time.monotonic()), daemon=True)
             self.turner.start()
             return
-        # A site's TCP runs in a thread of its own (NAPI's), not inside of the emulator's writes: those cost a third then, and no packet that is
-        # due waits for another one's TCP. A kernel before 5.12 has no such thread and is only slower.
+        # A site's TCP runs in a thread of its own (NAPI's), not inside of the emulator's writes:
+        # those cost a third then, and no packet that is due waits for another one's TCP. A kernel
+        # before 5.12 has no such thread and is only slower.
         before = receivers()
         for name in self.names.values():
             subprocess.run(["ip", "netns", "exec", name, "sh", "-c", f"echo 1 >/sys/class/net/{DEVICE}/threaded"], stderr=subprocess.DEVNULL)
@@ -574,8 +575,8 @@ def descendants(pid):
 
 
 def keep(command, wan, alone, lifeline, told):
-    """The process between the runner and COMMAND. What COMMAND leaves behind becomes its child, so that it can end all of it when the runner
-    is gone (its lifeline has ended), whatever became of the watchdog; COMMAND ends with it in turn."""
+    """The process between the runner and COMMAND. A process that COMMAND leaves behind becomes its child, so that it can end all of it when
+    the runner is gone (its lifeline has ended), whatever became of the watchdog; COMMAND ends with it in turn."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -608,7 +609,8 @@ def start_kept(command, wan, alone):
     if keeper == 0:
         code = 127
         try:
-            # Neither the watchdog's pipe nor the emulator's standard input may stay open here: their ends are what says that the runner is gone.
+            # Neither the watchdog's pipe nor the emulator's standard input may stay open here:
+            # their ends are what says that the runner is gone.
             for fd in range(3, 4096):
                 if fd not in (lifeline, told):
                     with contextlib.suppress(OSError):
@@ -635,7 +637,8 @@ def run(scenario, command, seed, netem, json_file):
         for line in netem_omits(wan.plan) if netem else ():
             print(f"sim/wan/run: not as the scenario says: {line}", file=sys.stderr)
         wan.lab_file.write_text(json.dumps(wan.describe()), encoding="utf-8")
-        # In a session of its own, so that all of it can be ended; a terminal's own commands stay with the terminal.
+        # In a session of its own, so that all of it can be ended; a terminal's own commands stay
+        # with the terminal.
         alone = not sys.stdin.isatty()
         keeper, child, lifeline = start_kept(command, wan, alone)
         try:

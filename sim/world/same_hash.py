@@ -31,7 +31,7 @@ SKIPPED = 77
 
 
 class Failed(Exception):
-    """What a command said that should not have failed."""
+    """The output of a command that should not have failed."""
 
 
 def call(command, **more):
@@ -42,7 +42,7 @@ def call(command, **more):
 
 
 def flags_of(words):
-    """What decides how a source is read, and for which processor; not how it is optimised or warned about."""
+    """The options that decide how a source is read, and for which processor; not how it is optimised or warned about."""
     kept = []
     for i, word in enumerate(words):
         if word.startswith(("-I", "-D", "-std", "-m")):

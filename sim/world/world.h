@@ -263,7 +263,7 @@ struct path { /* from one site to another */
     tb_time_ns slowest;       /* of all that it had, both together */
     tb_time_ns blocked_until; /* nothing arrives */
     tb_time_ns clogged_until; /* nothing is taken */
-    /* P5: what the receiver said it holds before the crossing of that number began. */
+    /* P5: the receiver's word of its holdings before the crossing of that number began. */
     struct crossing_start {
         uint32_t crossing, receiver_life, version;
         bool complete, pushed;

@@ -19,8 +19,8 @@
 
 /* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
 #define HOLD_STEPS_MAX 200u
-/* P7: what is given up leaves within a lease time of its gateway's running time: 105 steps seen, of
- * streams that took nothing more. */
+/* P7: memory that is given up leaves within a lease time of its gateway's running time: 105 steps
+ * seen, of streams that took nothing more. */
 #define LEAVING_STEPS_MAX 400u
 /* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. Memory outside of its connections:
  * 4.0 MB seen, of two models and with the manifests of files that are adopted. Tables of one size
@@ -51,7 +51,7 @@ static bool bytes_right(const struct tb_place *place, const struct piece *right,
     return true;
 }
 
-/* P1: what is held is what the trainer sealed, byte by byte, at every step. P3: within a life
+/* P1: a held chunk is what the trainer sealed, byte by byte, at every step. P3: within a life
  * what is held only grows. */
 void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,
                        const char *where)
@@ -101,7 +101,7 @@ void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version
     not_older_than_group(s, version, k->c.process->name);
 }
 
-/* P2: what a worker computes from is one whole version, right in every byte, and
+/* P2: a worker computes from one whole version, right in every byte, and
  * never older than before. */
 void world_check_active(struct worker *k, uint32_t version)
 {
@@ -418,8 +418,8 @@ void world_check_leaving(void)
         look_at_leaving(&the->sites[i]);
 }
 
-/* Nobody here speaks wrongly, and TLS lets no byte be changed: who is called garbled is wronged
- * (P4). */
+/* Nobody here speaks wrongly, and TLS lets no byte be changed: a party that is called garbled is
+ * wronged (P4). */
 void world_check_log(enum tb_log_level level, const char *event, const char *line)
 {
     static const char *const never[] = {"link.garbled",       "session.garbled",   "link.conflict",

@@ -15,7 +15,7 @@ void world_check_let_go(const struct tb_catalog *c); /* a reference has ended */
 void world_check_rows(const struct tb_catalog *c);   /* P7: each has a reason */
 void world_check_hold(struct trainer *t);
 void world_check_memory(void);
-void world_check_leaving(void); /* P7: what is given up goes */
+void world_check_leaving(void); /* P7: memory that is given up goes */
 void world_check_log(enum tb_log_level level, const char *event, const char *line);
 bool world_converged(void);
 

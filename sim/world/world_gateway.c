@@ -50,7 +50,7 @@ static void config_model(struct tb_config *c, uint32_t index, uint32_t model)
     struct tb_config_subscribe *s = &c->subscribe[c->subscribe_count++];
     name(&s->model, world_models[model]);
     const uint32_t first = world_prefers_liar(index) ? the->hostile : model;
-    s->from[s->from_count++] = the->sites[first].name; /* as a rule home, then whoever has it */
+    s->from[s->from_count++] = the->sites[first].name; /* as a rule home, then any holder */
     for (uint32_t i = 0; i < the->site_count; i++)
         if (i != index && i != first) s->from[s->from_count++] = the->sites[i].name;
 }

@@ -82,7 +82,7 @@ static void see_begin(struct path *way, uint32_t receiver, const struct crossing
             way->told[start->version][s] & world_arena_held(&the->sites[receiver].arena, start->version, s);
 }
 
-/* It comes from who sends the chunks. */
+/* It comes from the sender of the chunks. */
 static void see_push(const struct pipe *p, struct tb_reader *r)
 {
     struct tb_frame_push m;

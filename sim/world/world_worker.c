@@ -191,8 +191,7 @@ static void subscribe(struct worker *k)
     WORLD_SEND(&k->c, TB_MSG_SUBSCRIBE, k->subscribe_id, &m, tb_msg_subscribe_encode);
 }
 
-/* As the library's announcement: subscriptions and stagings are said again, whoever the gateway
- * is. */
+/* As the library's announcement: subscriptions and stagings are said again, to any gateway. */
 static void welcome(struct client *c, bool same)
 {
     struct worker *k = c->owner;

@@ -1,4 +1,4 @@
-"""What an honest link loses to each attack: the pace of versions from east to west under it, as a part of
+"""The loss of an honest link to each attack: the pace of versions from east to west under it, as a part of
 their pace alone.
 
     TB_BUILD_DIR=build/release python3 tests/attack/goodput.py [--mib 64] [--rounds 5] [--rate 400Mbit]

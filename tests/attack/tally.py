@@ -1,4 +1,4 @@
-"""What the suite tried and what came of it. Each scenario says its part, and summary.py adds the parts up."""
+"""The attempts of the suite and their results. Each scenario says its part, and summary.py adds the parts up."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ def tally(what, inputs, successes=0, crashes=0, memory=None, more=""):
 
 
 class Identities:
-    """What was shown or said at which listener, and what got in."""
+    """The attempts at each listener, and those that got in."""
 
     def __init__(self):
         self.rows = []

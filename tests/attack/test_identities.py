@@ -103,7 +103,7 @@ class Impostor(threading.Thread):
                 self.heard.append(b"")
 
     def show(self, context):
-        """What east says to one that shows this."""
+        """The answer of east to a client that shows this."""
         self.context = context
         before = len(self.heard)
         wait_for("east dials twice", lambda: len(self.heard) >= before + 2)  # the first may have begun before

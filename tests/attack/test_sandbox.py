@@ -1,4 +1,4 @@
-"""What a tombolod that was taken over could still do: each thing is tried from inside, with and without the sandbox (P8).
+"""The acts that a captured tombolod could still do: each thing is tried from inside, with and without the sandbox (P8).
 
 Covers: gateway/daemon/reload.c gateway/sandbox/sandbox.c gateway/sandbox/landlock.c gateway/sandbox/sandbox_paths.c
 Covers: gateway/sandbox/system_call_filter.c gateway/sandbox/system_call_filter_absent.c
@@ -179,7 +179,7 @@ def a_kernel_without_landlock(lab):
 
 @scenario
 def a_build_without_libseccomp(lab):
-    """P8 P10: it is built and linked without the filter. What the filter forbids is lacking, by name; Landlock holds all the same."""
+    """P8 P10: it is built and linked without the filter. Calls that the filter forbids are lacking, by name; Landlock holds all the same."""
     bare = BUILD / "tests/attack/tombolo-test-sandbox-bare"
     (lab.dir / "mine").mkdir()
     (lab.dir / "secret").write_text("of another")

@@ -198,8 +198,7 @@ def a_relay_ends_no_version(lab):
 
 @scenario
 def a_ca_that_is_taken_away_signs_no_more(lab):
-    """P2: north's CA is replaced in a file that east trusts. What it signed before counts no more, and
-    what it signs later does not count either."""
+    """P2: north's CA is replaced in a file that east trusts. Its signatures of before count no more, and later ones do not count either."""
     relay = Relay(lab)
     relay.connect()
     old, new = Key(1), Key(2)

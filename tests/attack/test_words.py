@@ -59,7 +59,7 @@ def a_worker_believes_no_gateway(lab):
 
 @scenario
 def a_worker_claims_no_run_that_home_did_not_sign(lab):
-    """P2: a home that lost its store hears of a worker which run is the newest. What its own key did not sign counts for nothing; with its
+    """P2: a home that lost its store hears of a worker which run is the newest. A word that its own key did not sign counts for nothing; with its
     signature the worker's word counts, and the log says what is wrong with each other."""
     forger, east = east_of(lab)
     east.models["policy"].update(publish=[f"unix:{os.getuid()}"], read=["tombolo://east/worker/*"])

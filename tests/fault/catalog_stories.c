@@ -233,7 +233,7 @@ static void offer(struct site *s, const char *from, uint64_t uid)
     CHECK_OK(tb_catalog_remote_version(s->c, s->now, &site, &v.key, TB_VERSION_KEPT));
 }
 
-/* A chunk rots at home when its rank is gone: it is asked of who may have it. */
+/* A chunk rots at home when its rank is gone: it is asked of a site that may have it. */
 void rot_story(struct site *s, unsigned step)
 {
     const struct tb_id v1 = id_of(1), rank = session_of("rank"), w1 = session_of("w1");

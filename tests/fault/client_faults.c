@@ -190,7 +190,7 @@ static void slice_check(void *world, bool active)
     if (active) assert_memory_equal(r->memory, r->sealed + TENSOR / 2, TENSOR / 2);
 }
 
-/* P1: what a rank wants of a version is all of it, or the version is refused,
+/* P1: a rank wants all of a version, or the version is refused,
  * whichever allocation failed. */
 static void an_active_slice_is_the_versions(void **state)
 {

@@ -292,7 +292,7 @@ static bool stream_gone(struct hedged *w, uint8_t slot)
 {
     (void)tb_outbound_stream_gone(&w->c, slot);
     tb_hedge_stream_gone(&h, slot);
-    assert_int_equal(h.slots[slot].moved_at, 0); /* of who comes next */
+    assert_int_equal(h.slots[slot].moved_at, 0); /* of the next one */
     assert_int_equal(h.slots[slot].parcel_ns[0] + h.slots[slot].parcel_ns[1], 0);
     for (uint32_t k = 0; k < CHUNKS; k++) {
         if (w->second[k] == slot + 1) w->second[k] = 0;
@@ -312,7 +312,7 @@ static bool hedge(struct hedged *w)
     const unsigned lent_before = lent;
     const bool kind = way != NULL && kind_of(w, &way->parcel);
     const bool due = way != NULL && tb_outbound_rest(&w->c, &way->parcel, &rest) &&
-                     pays(w, kind, rest.bytes * 1000); /* P6: what may go goes, and nothing else */
+                     pays(w, kind, rest.bytes * 1000); /* P6: a parcel that may go goes, and nothing else */
     const uint64_t avoid =
         (uint64_t)(is_slow(&h.slots[0], kind) ? 1 : 0) | (uint64_t)(is_slow(&h.slots[1], kind) ? 2 : 0);
     assert_int_equal(tb_hedge_next(&h, NOW, CROSSING, &w->c, &again), due);

@@ -303,7 +303,7 @@ static bool session_give(void *world, const void *was, unsigned e)
     assert_true(s->state != TB_LINK_STOPPED || s->next_dial_at == TB_TIME_NEVER);
     assert_true(s->next_dial_at == TB_TIME_NEVER || s->next_dial_at <= ev.now + s->config.retry_max ||
                 s->next_dial_at <= ev.now + s->config.fresh_dial);
-    /* P6: what rests and may dial will. */
+    /* P6: a link that rests and may dial will. */
     assert_true(s->state != TB_LINK_RESTING || !s->config.can_dial || s->next_dial_at != TB_TIME_NEVER);
     if (s->attempts > 8) s->attempts = 8; /* the bound of the wait was reached */
     if (s->next_dial_at != TB_TIME_NEVER) s->next_dial_at = TB_SECONDS(9);

@@ -194,7 +194,7 @@ static void choose(const struct railed *w)
         if (!rested) first = tb_time_min(first, until);
     }
     const enum tb_status status = tb_rails_choose(&w->r, w->theirs, RAILS, NOW, &path, &again);
-    assert_int_equal(status, may ? TB_OK : TB_NOT_FOUND); /* P6: what may be tried is */
+    assert_int_equal(status, may ? TB_OK : TB_NOT_FOUND); /* P6: a source that may be tried is */
     assert_int_equal(again, first);
     if (status != TB_OK) return;
     assert_true(path.ours < RAILS && path.theirs < RAILS);
@@ -377,7 +377,7 @@ static bool shelved_give(void *world, const void *was, unsigned e)
         assert_true(found >= k && found <= LINES);
         if (found < LINES)
             assert_true(tb_bitmap_test(w->s.known, found) && !tb_bitmap_test(w->s.done, found));
-        /* P6: what nobody has told of is not waited for without end, and what is
+        /* P6: a chunk of which nobody has told is not waited for without end, and what is
          * dealt with not at all. */
         if (!w->s.patient && !tb_bitmap_test(w->s.listed, k)) assert_false(tb_hop_shelf_awaited(&w->s, k));
         if (tb_bitmap_test(w->s.done, k)) assert_false(tb_hop_shelf_awaited(&w->s, k));

@@ -109,8 +109,8 @@ static void pass(struct divided *w)
     /* It was looked at meanwhile, and nothing was seen. */
 }
 
-/* P6: what somebody has who is heard is on its way, from one of them. The other lane's share comes
- * from far only where it would be late with that, which is not for here. */
+/* P6: a chunk of a source that is heard is on its way, from one of them. The other lane's share
+ * comes from far only where it would be late with that, which is not for here. */
 static void all_is_given(const struct divided *w)
 {
     const struct tb_divide_shard *s = &w->d.shards[0];
@@ -343,7 +343,7 @@ static bool flows_give(void *world, const void *was, unsigned e)
         return false;
     }
     for (uint32_t i = 0; i < TB_FAIR_FLOWS_MAX;
-         i++) { /* what stands counts from now on; who is free stands nowhere */
+         i++) { /* what stands counts from now on; a free party stands nowhere */
         struct tb_fair_flow *flow = &w->f.flows[i];
         flow->at = flow->weight != 0 && flow->at > w->f.now ? flow->at - w->f.now : 0;
     }

@@ -11,7 +11,7 @@ CAUSES = {"local", "worker", "peer", "stranger"}
 EVENT = re.compile(r'"([a-z]+\.[a-z_]+|plan|start|stop)"')
 CALL = re.compile(r'\b(?:tb_log|tb_log_begin|tb_link_log|tb_worker_refusal_log|arena_log|log_line)\(((?:"[^"]*"|[^;"])*?)\);', re.S)
 RAW = re.compile(r"\b(?:fprintf\(stderr|vfprintf\(stderr|fputs\([^;]*stderr|perror\(|dprintf\(|syslog\()")
-MAIN = "gateway/daemon/main.c"  # speaks to who starts it, before there is a party
+MAIN = "gateway/daemon/main.c"  # speaks to its starter, before there is a party
 
 
 def sources(root):

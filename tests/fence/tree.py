@@ -46,7 +46,7 @@ def check_folders(root):
 
 
 def check_sources(root):
-    """What a program made of a source is no source. Without git there is nothing to ask."""
+    """A file that a program made of a source is no source. Without git there is nothing to ask."""
     done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
     for path in done.stdout.split("\0"):
         if "__pycache__" in path or path.endswith((".pyc", ".o", ".so", ".a")):

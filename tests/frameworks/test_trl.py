@@ -97,7 +97,7 @@ def each_step_of_a_grpo_trainer_is_a_version(lab):
 
 
 class Engine(http.server.BaseHTTPRequestHandler):
-    """What stands for a server of vLLM: it notes what it is told, and by then which version its site has."""
+    """The stand-in for a server of vLLM: it notes what it is told, and by then which version its site has."""
 
     told = []
     follower, asked = None, set()
@@ -179,7 +179,7 @@ def attend(q, k, v, q_ends, k_ends, *_, softmax_scale=None, **__):
 @scenario
 def an_asynchronous_trainer_names_versions_to_its_engines(lab):
     """P1 P2: AsyncGRPOTrainer with this weight_transfer. The engine is told behind each version, which its
-    site holds by then, and has the trainer's weights. What the trainer asks of a GPU is stood for."""
+    site holds by then, and has the trainer's weights. A stand-in answers what the trainer asks of a GPU."""
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
     packing._flash_attn = lambda: types.SimpleNamespace(flash_attn_varlen_func=attend)

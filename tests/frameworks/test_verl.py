@@ -52,7 +52,7 @@ def config(lab, **options):
 
 
 class Server:
-    """What stands for the engine at a rollout: it keeps what it loads."""
+    """The stand-in for the engine at a rollout: it keeps what it loads."""
 
     replica_rank, is_leader_rank = 0, True
 
@@ -144,7 +144,7 @@ def name_ports():
 
 
 class Replica:
-    """What verl's manager asks of a replica, noted with the time."""
+    """The questions of verl's manager to a replica, noted with the time."""
 
     def __init__(self, worker):
         self.workers, self.calls = [worker], []

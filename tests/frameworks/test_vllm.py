@@ -125,7 +125,7 @@ def experts_get_the_weights_of_their_version(lab):
 
 @scenario
 def two_ranks_change_over_together(lab):
-    """P2: in processes of their own. What fails on one rank fails on both, before anything is touched or with the version
+    """P2: in processes of their own. A call that fails on one rank fails on both, before anything is touched or with the version
     before put back; replies of later calls are those of these calls."""
     fail = lab.dir / "fail"
     install(lab, TB_FAIL_FILE=fail, TB_FAIL_LOAD="5:0")

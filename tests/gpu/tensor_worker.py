@@ -134,7 +134,7 @@ class CudaMemory:
 
 
 class Member:
-    """What one worker has; each method beginning with `do_` is an order."""
+    """The state of one worker; each method beginning with `do_` is an order."""
 
     def __init__(self, memory):
         self.memory = memory

@@ -39,8 +39,8 @@ def refused(call, *words):
 
 @scenario
 def files_come_into_the_tensors_own_memory(lab):
-    """P1: two files, tensors that are larger than one read, one that is empty. What a file has and `into`
-    does not is passed over."""
+    """P1: two files, tensors that are larger than one read, one that is empty. A tensor that a file has and `into` does not is passed
+    over."""
     content = {name: bytes((seed + i * 7) % 251 for i in range(4099)) * 5003 for seed, name in enumerate("ab")}
     paths = [write(lab.dir / "1.safetensors", {"a": ("U8", [4099, 5003], content["a"]), "none": ("F32", [0, 4], b"")}),
              write(lab.dir / "2.safetensors", {"b": ("U8", [len(content["b"])], content["b"]), "other": ("U8", [3], b"abc")})]

@@ -114,7 +114,7 @@ def an_answer_says_what_it_was_made_with(lab):
 
 @scenario
 def the_gateway_says_when_a_version_will_be_there(lab):
-    """P10: what is at the site, and what nobody published."""
+    """P10: a version that is at the site, and one that nobody published."""
     site = lab.site("east")
     site.models["policy"] = dict(home="east", keep=4)
     site.start()
@@ -153,7 +153,7 @@ class Control(socketserver.StreamRequestHandler):
 
 @scenario
 def a_version_on_its_way_comes_with_an_estimate(lab):
-    """P10: of the version that is asked for; who may not ask the control socket gets none."""
+    """P10: of the version that is asked for; a caller that may not ask the control socket gets none."""
     server = socketserver.ThreadingUnixStreamServer(str(lab.dir / "control"), Control)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     os.environ["TOMBOLO_CONTROL"] = str(lab.dir / "control")

@@ -35,7 +35,7 @@ def raised(kind, call, *words):
 
 
 class Strided:
-    """What numpy says of an array: its interface. Columns of a wider one are not contiguous."""
+    """The interface of an array by numpy. Columns of a wider one are not contiguous."""
 
     def __init__(self, memory, shape, strides=None, readonly=False):
         self.memory, self.dtype = memory, "bfloat16"
@@ -91,7 +91,7 @@ async def newest(reader, version):
 @scenario
 def five_calls_are_enough_for_an_engine(lab):
     """P1 P2: tensors that do not stay are published by name. The engine stages a version by its number
-    while it serves, and applies it in its pause. What is not staged is refused."""
+    while it serves, and applies it in its pause. A version that is not staged is refused."""
     site_of(lab)
     memory = bytearray(8)
     target = array.array("B", bytes(8))
@@ -154,7 +154,7 @@ def two_members_stage_ahead_and_the_named_version_wins(lab):
 
 
 @scenario
-def what_was_staged_and_not_taken_is_given_back(lab):
+def a_version_staged_and_not_taken_is_given_back(lab):
     """P2: by a follower that is told another number, whether it waits or not. The process has many descriptors,
     and its engine stages ahead all the same; a part that fails to close leaves no other one open."""
     site_of(lab)
@@ -336,7 +336,7 @@ def a_process_that_cannot_go_on_says_so_at_once(lab):
 
 @scenario
 def tensors_are_taken_as_they_are(lab):
-    """P10: dtypes have one spelling, whoever spells them. What is not contiguous, not writable or no
+    """P10: dtypes have one spelling for all libraries. An object that is not contiguous, not writable or no
     tensor is refused by its name."""
     expect("spellings", {tombolo.dtype_name(d) for d in ("torch.bfloat16", "bfloat16", "BF16")}, {"BF16"})
     expect("a view", view_of("w", array.array("d", [1.0, 2.0]))[:2], ("F64", (2,)))

@@ -19,7 +19,7 @@ from tombolo.memory import Box
 
 
 class Ranks:
-    """What two ranks say to each other."""
+    """The messages of two ranks to each other."""
 
     def __init__(self):
         self.barrier, self.said = threading.Barrier(2), [None, None]
@@ -61,7 +61,7 @@ def two(lab, **options):
 
 
 def both(replicas, call):
-    """What each raised, and whether the last one alone is to raise it further."""
+    """The error of each, and whether the last one alone is to raise it further."""
     failed = [None, None]
 
     def run(rank):
@@ -152,7 +152,7 @@ def ranks_that_differ_are_a_broken_replica(lab):
 
 
 @scenario
-def what_fails_on_the_way_back_is_said_with_its_cause(lab):
+def a_failure_on_the_way_back_is_said_with_its_cause(lab):
     """P10: and such a replica loads the version that it seems to have."""
     replicas = two(lab)
     publish(1, 1)

@@ -170,7 +170,7 @@ def said(*words, **environment):
 
 
 @scenario
-def what_is_missing_is_said_before_anything_starts(lab):
+def a_missing_package_is_said_before_anything_starts(lab):
     """P10: 77 and how to get it; 2 for a wrong option."""
     code, text = said("--help")
     expect(f"help: {text}", (code, "Example:" in text), (0, True))

@@ -1,4 +1,4 @@
-"""What trainers do after a failure, by stubs of verl and transformers: a number is not given twice, and ranks stay together.
+"""Trainers after a failure, by stubs of verl and transformers: a number is not given twice, and ranks stay together.
 
 Covers: python/tombolo/integrations/verl.py python/tombolo/integrations/trl.py
 """
@@ -93,7 +93,7 @@ def ranks_of_a_trainer_send_again_together(lab):
 
 @scenario
 def a_number_of_trl_is_given_once(lab):
-    """P10: what was sealed has its number, whatever fails behind it."""
+    """P10: a sealed version has its number, whatever fails behind it."""
     module("transformers", TrainerCallback=object)
     from tombolo.integrations import trl
     told = []

@@ -132,7 +132,7 @@ def a_plugin_is_registered_once_in_each_shape(lab):
 
 @scenario
 def lines_of_the_log_go_where_those_of_vllm_go(lab):
-    """P10: vLLM gives no logger but its own a place, and a worker's ways are said at INFO. What the user set stays."""
+    """P10: vLLM gives no logger but its own a place, and a worker's ways are said at INFO. The user's settings stay."""
     stub(NewBase)
     from tombolo.integrations import vllm
     theirs, ours = logging.getLogger("vllm"), logging.getLogger("tombolo")
@@ -251,8 +251,8 @@ def a_trainer_publishes_and_the_engine_changes_over(lab):
 
 @scenario
 def an_engine_starts_from_its_nearest_source(lab):
-    """P1 P2 P10: what its own site holds comes from there, also while nothing comes from the trainer's. What
-    no source has is refused."""
+    """P1 P2 P10: a version that its own site holds comes from there, also while nothing comes from the trainer's. A tensor that no source has is
+    refused."""
     east, west, link = lab.east_west(keep=4)
     east.start()
     west.start()

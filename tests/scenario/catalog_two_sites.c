@@ -130,7 +130,7 @@ static void drain_both(struct world *w)
     w->east.trace[0] = w->west.trace[0] = 0;
 }
 
-/* 50 ms: a chunk moves on each way; who lives renews. */
+/* 50 ms: a chunk moves on each way; the living renew. */
 static void step(struct world *w)
 {
     const char *const ranks[] = {w->rank_lives ? "rank" : NULL, NULL};

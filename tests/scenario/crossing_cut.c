@@ -356,7 +356,7 @@ static void duplicate_held_changes_nothing(void **state)
     world_fini(&twice);
 }
 
-/* P4, P6: what is sent later on a fast stream arrives before what is on a slow one; nothing waits
+/* P4, P6: a chunk sent later on a fast stream arrives before one on a slow stream; nothing waits
  * and nothing is confused. */
 static void disorder_between_streams_is_normal(void **state)
 {

@@ -1,4 +1,4 @@
-"""What crosses the device between sites: every packet there, its streams put together again, and
+"""The packets that cross the device between sites: all of them, its streams put together again, and
 what in them is no TLS.
 
     with Capture(wan, "east") as seen:      # of sim/wan/wanlab.py
@@ -198,7 +198,7 @@ class Capture:
         return sum(s.whole().count(marker) for s in self.streams) + sum(p.count(marker) for p in self.strangers)
 
     def complaints(self):
-        """What does not belong to a TLS connection."""
+        """The bytes that belong to no TLS connection."""
         said = [f"a packet that is no TCP: {p[:40].hex()}" for p in self.strangers]
         for stream in self.streams:
             tls = stream.tls if self.kind is Passing else Tls()

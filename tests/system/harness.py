@@ -549,7 +549,7 @@ def scenario(fn):
 
 
 def stays(prefix):
-    """What the test has left: lines."""
+    """The things that the test has left: lines."""
     lines = [str(folder) for folder in leavings.folders(prefix)]
     for pid in leavings.marked(*leavings.mark_of(prefix)):
         with contextlib.suppress(OSError):
@@ -560,7 +560,7 @@ def stays(prefix):
 
 def run(name):
     """One scenario; the exit code. Nothing of it stays, however it ends: a watchdog clears up
-    where this process is killed. What a scenario that went well leaves is a failure of it."""
+    where this process is killed. Things that a scenario which went well leaves are a failure of it."""
     started = time.monotonic()
     prefix, keep = prefix_of_this_test(), os.environ.get("TB_KEEP") == "1"
     if not keep:

@@ -1,4 +1,4 @@
-"""What `tombolo lag` says of a site, for every test that causes a reason. A pair of sites that
+"""The words of `tombolo lag` about a site, for every test that causes a reason. A pair of sites that
 are far apart.
 
 A scenario declares with `causes` the reasons that it causes. It fails unless `says` found each

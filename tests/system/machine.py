@@ -1,4 +1,4 @@
-"""What a system test does to the machine under a gateway: disks that are slow, small or full, a
+"""Changes of a system test to the machine under a gateway: disks that are slow, small or full, a
 wall clock, huge pages, a pair of network namespaces, and how busy others keep the cores."""
 
 import contextlib
@@ -53,9 +53,8 @@ def no_reader():
 
 
 class WallClock:
-    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures
-    time with is the machine's, and so is what it compares the dates of certificates with, unless
-    `dates`."""
+    """The hour that a site's gateway believes it is: noon (UTC) to begin with. Its measure of time is the machine's, and so is the clock
+    with which it compares the dates of certificates, unless `dates`."""
 
     def __init__(self, site, dates=False):
         self.path = site.dir / "clock.shift"

@@ -1,4 +1,4 @@
-"""What goes between hosts: by tcp, and with TB_TEST_RDMA=1, in the VM lab, by verbs; the
+"""Bytes between hosts: by tcp, and with TB_TEST_RDMA=1, in the VM lab, by verbs; the
 device's own counters say so."""
 
 import contextlib
@@ -13,7 +13,7 @@ PACKET_BYTES = 1024 # the most that one carries over Ethernet's 1500
 
 
 def paced(bytes_per_s):
-    """What is paced goes by tcp; RDMA is slow enough where it is emulated."""
+    """A paced hop goes by tcp; RDMA is slow enough where it is emulated."""
     return 0 if RDMA else bytes_per_s
 
 

@@ -1,4 +1,4 @@
-"""What stands between the gateways of a system test: a relay that can be slowed, stalled, cut and
+"""The devices between the gateways of a system test: a relay that can be slowed, stalled, cut and
 counted, and a name server."""
 
 import contextlib
@@ -142,7 +142,7 @@ class Link(threading.Thread):
 
 class Dns(threading.Thread):
     """A name server on loopback: A records, and services as [(priority, weight, port, host)].
-    What it knows may change."""
+    Its table may change."""
 
     def __init__(self, names, services=None, ttl_s=60):
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""What a site's configuration says of signatures: which peers may bring none, and which CA a home has that is no peer."""
+"""A site's configuration of signatures: which peers may bring none, and which CA a home has that is no peer."""
 
 SIGNED = 3  # the first protocol of links with signatures of homes
 

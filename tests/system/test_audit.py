@@ -28,7 +28,7 @@ def acts(site, *fields):
 
 
 @scenario
-def what_is_done_is_in_the_record(lab):
+def an_act_is_in_the_record(lab):
     """P10: versions, operators' acts, also those that were refused, and the start with the keys that changed."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)

@@ -187,7 +187,7 @@ def a_round_in_which_iperf3_failed_does_not_count():
 
 
 def iperf3_sends_the_bytes_that_ours_does():
-    """Whatever its -n counts: of as many streams as there are, all together. Fewer bytes are
+    """Its -n counts the bytes of as many streams as there are, all together. Fewer bytes are
     over before its windows are open."""
     import harness
     wire, asked = unjudged_wire(), []
@@ -304,7 +304,7 @@ def told_peers(folder, twice=0.3):
 
 
 def measured_beside_peers(quiet, names):
-    """What became of keys of a transfer, or, the last of them being `.kill`, of what it does
+    """The results of keys of a transfer, or, the last of them being `.kill`, of what it does
     after a fault."""
     import beside_peers
     results = [measuring.Result(keys.BY_NAME[name]) for name in names]
@@ -356,7 +356,7 @@ def a_peer_that_fails_is_told_by_its_own_words():
 
 
 def a_kill_is_held_against_a_twentieth_at_least():
-    """What a path holds comes twice whoever is killed, so a peer that repeats less has had luck."""
+    """The bytes that a path holds come twice, whichever end is killed, so a peer that repeats less has had luck."""
     for theirs, against in ((0.3, 0.3), (0.01, 0.05)):
         with tempfile.TemporaryDirectory() as folder, told_peers(pathlib.Path(folder), theirs) as quiet:
             kill = measured_beside_peers(quiet, ("peers.ocean.cut", "peers.ocean.kill"))[1]

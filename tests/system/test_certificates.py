@@ -34,7 +34,7 @@ def loaded(site, count):
 
 
 def shown(lab, site):
-    """What it shows to whoever connects."""
+    """The certificate that it shows to a client."""
     return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((site.address, site.port)))
 
 
@@ -128,7 +128,7 @@ CUT = ("west-cas.crt: certificate 2 in it is cut or damaged", "write the file ag
 
 @scenario
 def an_authority_is_replaced(lab):
-    """P8 P9 P10: west's CA is followed by another. Whoever trusts both lets both in; a file that
+    """P8 P9 P10: west's CA is followed by another. A site that trusts both lets both in; a file that
     is cut in the second is refused, live and at a start; once the old one is gone its
     certificates open nothing."""
     east, west, _ = lab.east_west(through_link=False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No plaintext leaves a site: looked for on the devices between two network namespaces. What
-goes through the harness's relays in all other tests is looked at there, as it passes.
+"""No plaintext leaves a site: looked for on the devices between two network namespaces. The traffic through the harness's relays in all
+other tests is looked at there, as it passes.
 
 Covers: base/net/tls_session.c
 """

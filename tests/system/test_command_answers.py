@@ -23,7 +23,7 @@ from harness import (BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Fai
 
 
 def on_a_terminal(site, *args):
-    """What a command writes to standard error when that is a terminal, and its exit code."""
+    """The output of a command on standard error when that is a terminal, and its exit code."""
     ours, theirs = pty.openpty()
     env = dict(os.environ, TOMBOLO_GATEWAY=f"unix:{site.session_socket}", TOMBOLO_CONTROL=str(site.control_socket))
     command = subprocess.Popen([str(TOMBOLO), *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=theirs)
@@ -119,7 +119,7 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 2, "need --follow", "subscribe", "policy", "--into", into, "--keep", "2")
     refused(east, 2, "need --follow", "subscribe", "policy", "--into", into, "--on-version", "true")
     refused(east, 2, "1 or more", "subscribe", "policy", "--into", into, "--follow", "--keep", "0")
-    refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # who has no right is not told what there is
+    refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # an identity without a right is not told what there is
     refused(east, 1, "not_home", "publish", "elsewhere", good, "--version", "1")
     refused(east, 1, "the home of elsewhere is west, and this gateway is of east", "publish", "elsewhere", good, "--version", "1")
     for right, command in (("publish", ("publish", "secret", good, "--version", "1")), ("read", ("subscribe", "secret", "--into", into))):
@@ -216,7 +216,7 @@ def a_container_with_an_address_is_read_by_it(lab):
 
 @scenario
 def a_site_alone_says_so(lab):
-    """P6 P10: what needs another site is refused where there can be none; it does not wait for one."""
+    """P6 P10: a request that needs another site is refused where there can be none; it does not wait for one."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.start()

@@ -25,7 +25,7 @@ from harness import (PATIENCE, TOMBOLO, Failed, Process, Rollout, Trainer, Worke
 
 @scenario
 def a_folder_crosses_byte_for_byte(lab):
-    """P1: what subscribe writes is what publish read, header padding, empty files and folders
+    """P1: subscribe writes what publish read, header padding, empty files and folders
     included; the marker comes last."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)

@@ -11,7 +11,7 @@ import sys
 
 from harness import TOMBOLO, Failed, Skipped, Trainer, expect, main, scenario, wait_for
 
-# What is written so far, and what may follow; the first need no gateway.
+# The line so far, and what may follow; the first need no gateway.
 OF_THE_TABLE = (
     (["pki", "is"], ["issue"]),
     (["sub"], ["subscribe"]),
@@ -77,7 +77,7 @@ def the_next_word_is_known(lab):
 
 
 def asked(shell, script, words, env):
-    """What the shell offers; the script prints a candidate a line."""
+    """The offers of the shell; the script prints a candidate a line."""
     done = subprocess.run([*shell, script.format(words=" ".join(words))], capture_output=True, text=True, env=env, check=False)
     if done.stderr:
         raise Failed(f"{shell[0]}: {words}: {done.stderr}")
@@ -118,7 +118,7 @@ def zsh_completes(lab):
 
 @scenario
 def fish_completes(lab):
-    """P10: What fish offers for the line."""
+    """P10: The offers of fish for the line."""
     need("fish")
     env = dict(two_models(lab), HOME=str(lab.dir), XDG_CONFIG_HOME=str(lab.dir / "config"))
     (lab.dir / "completion").write_text(lab.tombolo("help", "--completion-fish").stdout)

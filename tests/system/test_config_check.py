@@ -99,7 +99,7 @@ def line_of(text, key):
 
 
 def checked(lab, site):
-    """What `config check` says of the site's file: exit code, errors and warnings, each (line,
+    """The answer of `config check` to the site's file: exit code, errors and warnings, each (line,
     text), alike as text and as JSON."""
     path = site.dir / "tombolod.yaml"
     path.write_text(site.config_text())
@@ -301,7 +301,7 @@ def left_in_the_log(site, statement):
 
 @scenario
 def a_running_gateway_is_no_error(lab):
-    """What the gateway itself holds is a warning: the file can be checked while it runs."""
+    """A port that the gateway itself holds is a warning: the file can be checked while it runs."""
     east, _, _ = lab.east_west(through_link=False, arena_mib=16)
     east.start()
     code, errors, warnings = checked(lab, east)
@@ -325,11 +325,12 @@ def opened_to_others(*paths):
 
 @scenario
 def root_checks_as_the_gateways_user(lab):
-    """P10: a gateway of the package runs as its own user. What it made is no fault for root; and a file that
+    """P10: a gateway of the package runs as its own user. A file that it made is no fault for root; and a file that
     this user may not read is one, even if root may read it."""
     if os.getuid() != 0:
         raise Skipped("only root may become another user")
-    # LeakSanitizer traces its process at exit, and Linux lets no process trace one that changed its user.
+    # LeakSanitizer traces its process at exit, and Linux lets no process trace one that changed its
+    # user.
     os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     east, _, _ = lab.east_west(through_link=False, arena_mib=16)
     uid, pki = 65534, lab.pki_dir("east")

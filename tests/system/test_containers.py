@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What deploy/ has for clusters and for a gateway's machine: overlays, images, firewall, sysctls;
+"""The files of deploy/ for clusters and for a gateway's machine: overlays, images, firewall, sysctls;
 and workers with certificates of a platform.
 
 Covers: base/net/spiffe.c gateway/config/gateway_tls.c gateway/daemon/certificates.c
@@ -31,7 +31,7 @@ def run(*argv, **kwargs):
 # ---- Kubernetes ----
 
 def rendered(overlay):
-    """What `kubectl kustomize` makes of it: {kind: {name: object}}; each one is as the API wants it."""
+    """The output of `kubectl kustomize`: {kind: {name: object}}; each one is as the API wants it."""
     if not (CACHE / "kubectl").exists():
         raise Skipped("kubectl and the API's schemas are not here (deploy/setup --tests fetches them)")
     sys.path.insert(0, str(CACHE / "python"))

@@ -192,7 +192,7 @@ def deltas_come_unasked(lab):
 
 @scenario
 def ranks_encode_their_deltas(lab):
-    """P1: what ranks encoded on the version they kept crosses as it came from them, and is
+    """P1: a chunk that ranks encoded on the version they kept crosses as it came from them, and is
     encoded by nobody else. Beside much other work a rank may be late with a step, which the
     gateway then encodes; one in eight is enough here."""
     east, west, _ = lab.east_west(through_link=False)
@@ -258,7 +258,7 @@ def ranks_that_die_while_they_encode_cost_nothing(lab):
 
 
 def read(rollout, uid):
-    """What a worker took for a version: its row of tb_status."""
+    """The costs of a worker for a version: its row of tb_status."""
     rows = rollout.worker.ok("status", what="session")["json"]["staged"]
     return next(row for row in rows if row["uid"] == uid)
 

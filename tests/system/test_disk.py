@@ -219,7 +219,7 @@ def an_anchor_outlives_a_reboot(lab):
 
 @scenario
 def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
-    """P1 P10: what rots in an anchor comes over the link, and no more than that; a head that
+    """P1 P10: a chunk that rots in an anchor comes over the link, and no more than that; a head that
     rots is refused as a whole."""
     east, west, link = lab.east_west()
     where = anchored(lab, west)

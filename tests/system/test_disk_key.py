@@ -33,7 +33,7 @@ def alone(lab):
 
 
 def on_disk(site):
-    """What stands on its disk: the store, what SQLite has beside it, and the anchors."""
+    """The files on its disk: the store, what SQLite has beside it, and the anchors."""
     return sorted([*site.dir.glob("store.sqlite*"), *(site.dir / "anchor").iterdir()])
 
 

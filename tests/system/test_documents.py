@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the documents say of a running gateway is so: fields of the control socket, counters.
+"""The documents are right about a running gateway: fields of the control socket, counters.
 
 Covers: docs/control.md docs/protocol.md gateway/daemon/control/control.c
 Covers: gateway/daemon/control/site_status.c gateway/daemon/control/link_status.c
@@ -122,7 +122,7 @@ def streams_of_a_crossing(site, of, way):
     if not link["up"] or not link["rtt_ms"] > 0:
         raise Failed(f"the link's row is {link}")
     for row in link["streams"]:
-        # What a connection has that was not asked to carry much: openssl.
+        # The state of a connection that was not asked to carry much: openssl.
         if row["encryption"] not in ("tombolo", "kernel") or not row["congestion"] or row["retransmitted_bytes"] < 0:
             raise Failed(f"a stream's row is {row}")
     if sum(row["retransmitted_bytes"] for row in link["streams"]) > link["retransmitted_bytes"]:
@@ -136,7 +136,7 @@ def evidence_of_a_crossing(site, words, size):
     """West's row at that site, once it crosses, is less by what east heard that west holds, and
     its evidence is these.
 
-    What held a stream is of a quarter of a second, and east hears of whole chunks only: the row
+    The cause that held a stream is of a quarter of a second, and east hears of whole chunks only: the row
     is waited for.
     """
     def row():

@@ -89,7 +89,7 @@ def a_gateway_is_drained_by_an_operator(lab):
 
 @contextlib.contextmanager
 def slow_to_end(folder):
-    """What looks like a gateway that was drained: its control socket is gone, and it holds its store until the
+    """The look of a gateway that was drained: its control socket is gone, and it holds its store until the
     block ends. The question after that of the drain gets a fault, if it comes in time."""
     code = """if True:
         import json, os, socket, sys
@@ -99,7 +99,7 @@ def slow_to_end(folder):
         print("ready", flush=True)
         for answer in ({"ok": True, "pid": os.getpid(), "workers": 0, "drain_ms": 1000}, {"ok": False, "status": "site_nomem", "error": "no"}):
             line = ""
-            while not line: # a look at who listens says nothing
+            while not line: # a client that only looks says nothing
                 taken, _ = listener.accept()
                 line = taken.makefile().readline()
             taken.sendall(json.dumps({"schema": 1, **answer}).encode() + b"\\n")

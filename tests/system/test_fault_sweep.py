@@ -3,7 +3,7 @@ from then on.
 
 A clean run counts the calls at each fault point: those of base/fault.h, where allocations of
 libraries are one (`library`), and those functions of libc that tests/fault/calls.c stands in
-front of, whoever calls them. Then the run is repeated with call k failing. Each time a spread of
+front of, for every caller. Then the run is repeated with call k failing. Each time a spread of
 the calls is tried; with TB_FAULT_ALL=1 every one up to MOST, and a spread of those behind it;
 TB_FAULT_PART=i/n tries the i-th of n parts of that. A run may fail; it may not crash, hang, leak
 (sanitized builds say so) or lie: what answered well is there, byte for byte.
@@ -90,7 +90,7 @@ def run(site, env, *args):
 
 def aborted_by_library(text):
     """libuv and OpenSSL end the process where they cannot go on without memory; that is theirs
-    to decide, and bounded. What falls in our code, or by SIGSEGV, is a finding."""
+    to decide, and bounded. A crash in our code, or by SIGSEGV, is a finding."""
     if "AddressSanitizer: ABRT" not in text or "assert.failed" in text:
         return False
     frames = re.findall(r"^ +#\d+ 0x[0-9a-f]+ (.*)$", text, re.MULTILINE)
@@ -113,7 +113,7 @@ def sane(done, what):
 
 
 class Findings:
-    """What went wrong, so that one run tells of all; it ends early where there is plenty."""
+    """The things that went wrong, so that one run tells of all; it ends early where there is plenty."""
 
     def __init__(self):
         self.said = []

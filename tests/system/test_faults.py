@@ -112,7 +112,7 @@ def a_source_dies_and_another_goes_on(lab):
 
 @scenario
 def west_gateway_killed_in_mid_version(lab):
-    """P3 P5: what west said it holds survives its kill; the restarted gateway goes on with it."""
+    """P3 P5: the chunks that west said it holds survive its kill; the restarted gateway goes on with it."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -439,7 +439,7 @@ def a_stopped_worker_holds_up_nobody(lab):
 @scenario
 def a_source_that_answers_no_grant_is_given_up(lab):
     """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second
-    there is another plan, and a line. Who comes next is not sent there: the source has said
+    there is another plan, and a line. The next reader is not sent there: the source has said
     nothing since."""
     east, west, _ = lab.east_west(through_link=False)
     west.extra["session"] = {"lease_ms": 10000}  # the stopped worker's lease is not what gives the plan up

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The first hour of a platform engineer, from the packages alone: docs/install.md and
 docs/two-sites.md to the letter, on two machines that are fresh Debians in networks of their own.
-What a command says and how long it took stands in the output.
+The answer of a command and its time stand in the output.
 
 Covers: gateway/cli/init_command.c gateway/cli/demo_command.c gateway/daemon/service_manager.c
 """
@@ -74,7 +74,7 @@ class Machine:
         return every if outside else self.net.enter(self.name, every)
 
     def shell(self, line, user="root", outside=False):
-        """What it says, out and err as a terminal mixes them."""
+        """Its output, out and err as a terminal mixes them."""
         began = time.monotonic()
         argv = self.enter(user, ["sh", "-euc", f"cd /root/packages 2>/dev/null || cd /tmp; {line}"], outside)
         done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a
+"""The contents of the folder of `tombolo subscribe`: whole versions, a link to the newest, and a
 message for all that is neither.
 
 Covers: gateway/cli/versions/subscribe_command.c gateway/cli/versions/version_folder.c
@@ -213,7 +213,7 @@ def a_full_disk_holds_the_follow_up(lab):
 
 @scenario
 def a_folder_of_subscribe_can_be_adopted(lab):
-    """P1: what one site's subscribe wrote is files that another site adopts."""
+    """P1: another site adopts the files that one site's subscribe wrote."""
     east, west, link = lab.east_west()
     east.start()
     east.cli("publish", "policy", one_file(lab, 1, count=1 << 20), "--version", "1")

@@ -13,7 +13,7 @@ from harness import Failed, Skipped, Veth, expect, leavings, main, scenario, wai
 
 
 def left(folders):
-    """What is in the folders, and the processes that were started there."""
+    """The files in the folders, and the processes that were started there."""
     return [str(path) for folder in folders for path in folder.iterdir()] + [*leavings.marked("TMPDIR", str(folders[0]))]
 
 

@@ -69,7 +69,7 @@ def published(site, trainer, number, **fields):
 
 
 def monitors(site, code, begins, *options):
-    """What a monitoring system reads of `tombolo lag --check`."""
+    """The line of `tombolo lag --check` as a monitoring system reads it."""
     done = site.cli("lag", "--check", *options, check=False)
     expect("exit code and line", (done.returncode, done.stdout[:len("TOMBOLO ") + len(begins)]), (code, f"TOMBOLO {begins}"))
 
@@ -430,7 +430,7 @@ def lag_of_what_stands(lab):
 @scenario
 @causes("receiver-cpu")
 def lag_of_a_slow_receiver(lab):
-    """P10: what is sent is not read fast enough at the other end: the sender sees it, and tells
+    """P10: the other end does not read fast enough what is sent: the sender sees it, and tells
     west, so both say it."""
     east, west, link = lab.east_west()
     for s in (east, west):

@@ -1,4 +1,4 @@
-"""What crosses, in which order and how much of it: policies, weights, rates, a day's bytes (P3,
+"""The versions that cross, in which order and how much of them: policies, weights, rates, a day's bytes (P3,
 P6, P7, P10).
 
 Covers: gateway/daemon/crossing_policy.c gateway/daemon/links/peer_limits.c wan/send/rate_cap.c
@@ -323,7 +323,7 @@ def said_of_the_day(site):
 
 
 def held_of(site, *uids):
-    """What the site holds of each, as shares, all seen at once."""
+    """The site's holdings of each, as shares, all seen at once."""
     shares = {v["uid"]: v["held_bytes"] / v["bytes"] for v in site.control("versions")["versions"] if v["bytes"]}
     return [shares.get(uid, 0) for uid in uids]
 
@@ -333,8 +333,8 @@ def models_share_a_link_by_weight(lab):
     """Of two models that cross at once, the one of three times the weight is whole when the
     other has a third."""
     east, west, link = lab.east_west()
-    # Bytes are compared. Each stream has up to three chunks of whoever began first in hand or
-    # ready: few streams, and most of a version, so that the third shows whoever it was.
+    # Bytes are compared. Each stream has up to three chunks of the one that began first in hand or
+    # ready: few streams, and most of a version, so that the third shows which it was.
     east.extra["link"] = {"codec": "raw", "streams": 2}
     for s in (east, west):
         s.models["other"] = dict(home="east", weight=10)

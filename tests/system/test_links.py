@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a link says of itself (P10): each reason for which two gateways do not come together is
+"""The words of a link about itself (P10): each reason for which two gateways do not come together is
 brought about by real processes, and stands in `tombolo status --json` by its name, with a
 sentence that names what and whom, at each end that can know it.
 

@@ -62,7 +62,7 @@ def verify_live(site, *options, timeout=PATIENCE, check=True):
 
 
 def serving(site, worker):
-    """What the status says of the worker's only subscription."""
+    """The status of the worker's only subscription."""
     for session in site.control("status")["sessions"]:
         if session["name"] == worker and session["serving"]:
             return session["serving"][0]

@@ -43,9 +43,10 @@ def nine_versions_bit_exact_at_four_workers(lab):
                 r.worker.ok("release", uid=previous)
         previous = uid
     trainer.ranks[0].ok("wait_site", uid=uid, site="west", state=1)
-    # What came over the wire, as each site's own gateway counts it. At home the first version once,
-    # from its ranks, which are on other hosts; of each later one what changed, where the ranks had
-    # compared it in time. At the other site the first once at most, then what changed.
+    # The bytes that came over the wire, as each site's own gateway counts them. At home the first
+    # version once, from its ranks, which are on other hosts; of each later one what changed, where
+    # the ranks had compared it in time. At the other site the first once at most, then what
+    # changed.
     if not 1 <= landed[0] <= 1.03 or not all(0 < share <= 1.03 for share in landed[1:]):
         raise Failed(f"east counts {', '.join(f'{share:.3f}' for share in landed)} of each version on the wire")
     if not 0.5 < crossed[0] <= 1.03 or not all(share < 0.1 for share in crossed[1:]):
@@ -58,7 +59,7 @@ def nine_versions_bit_exact_at_four_workers(lab):
 
 def on_its_way(lab, **fabric):
     """West while a version arrives there: a part of it is there, and the rest crawls until the
-    link's bytes_per_s is 0. So whoever stages it there reads for as long as the test wants.
+    link's bytes_per_s is 0. So a worker that stages it there reads for as long as the test wants.
     (west, link, uid, path)"""
     east, west, link = lab.east_west()
     east.extra["link"] = {"codec": "raw"}  # all of its bytes cross

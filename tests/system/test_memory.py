@@ -66,7 +66,7 @@ class Updating:
 
 
 def site_says(site, name, number, got, way):
-    """What a rollout's switch took, as its site shows it, is what its library said."""
+    """The time of a rollout's switch, as its site shows it, is what its library said."""
     def rows():
         session = next(s for s in site.control("status")["sessions"] if s["name"] == name)
         return [u for u in session["updates"] if u["number"] == number]
@@ -219,7 +219,7 @@ def seconds(call):
 
 @scenario
 def a_write_to_protected_memory_is_found(lab):
-    """P10: who writes to what is sealed is named, with the tensor, and lives; the version is
+    """P10: the writer to sealed memory is named, with the tensor, and lives; the version is
     broken. Given back, the memory is its owner's again."""
     site = home(lab)
     path = lab.weights(1)[0]
@@ -400,8 +400,7 @@ def a_reader_that_stands_still_is_cut_off(lab):
 def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
     """P1 P3 P6: a worker reads by shm in the memory of a rank of its host, and in the middle of
     that the rank takes it back. One that goes on does so at the gateway; one that stands still
-    costs the drain and no longer, and one that dies nothing. What the rank writes there then is
-    nobody's version."""
+    costs the drain and no longer, and one that dies nothing. The bytes that the rank writes there then are nobody's version."""
     drain_ms = 700
     site = home(lab)
     old, new = lab.weights(2)

@@ -27,7 +27,7 @@ def by_service(lab, rows, ttl_s=60):
 
 @contextlib.contextmanager
 def silent_port(address, port=0):
-    """A port whose queue of connections is full: whoever dials it hears nothing."""
+    """A port whose queue of connections is full: a dialler hears nothing."""
     with socket.create_server((address, port), backlog=0) as server:
         fillers = []
         for _ in range(4):

@@ -36,7 +36,7 @@ def tsv(site, *words):
 
 
 def names_of(site, noun):
-    """What `describe` takes, as the list has it."""
+    """The argument of `describe`, as the list has it."""
     rows = tsv(site, noun)
     if noun in ("versions", "chains"):
         return sorted({f"{r['model']}/{r['version']}" for r in rows})
@@ -213,8 +213,8 @@ def a_table_fits_its_terminal_and_is_watched(lab):
 
 
 @scenario
-def what_an_answer_leaves_out_is_said(lab):
-    """P10: of three thousand workers an answer has some. Who is not among them may be there all the same."""
+def rows_that_an_answer_leaves_out_are_said(lab):
+    """P10: of three thousand workers an answer has some. A worker that is not among them may be there all the same."""
     control = ("--control", lab.dir / "large.sock")
     large = {"status": {"session_count": 3000, "sessions": [{"name": "w0"}], "groups": [{"model": "m", "group": f"g{i}"} for i in range(1024)]},
              "chains": {"chains": []}}
@@ -248,7 +248,7 @@ def events(site, *words):
 
 @scenario
 def events_are_read_by_id_and_followed(lab):
-    """P10: What the gateway logged is there by id, from any id on, and a follower goes on over a
+    """P10: The gateway's events are there by id, from any id on, and a follower goes on over a
     restart."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")

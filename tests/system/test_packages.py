@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the packages hold, how their units are confined, and that they install, serve and go again.
+"""The contents of the packages, how their units are confined, and that they install, serve and go again.
 
 Covers: gateway/daemon/service_manager.c base/net/kept_listeners.c
 """
@@ -203,7 +203,7 @@ def a_restart_refuses_no_connection(lab):
 
 @scenario
 def the_library_keeps_its_abi(lab):
-    """P9: what programs were linked against is there still. New functions may come."""
+    """P9: functions that programs were linked against are there still. New functions may come."""
     need("abidw", "abidiff")
     if platform.machine() != "x86_64":
         raise Skipped("the recorded ABI is that of x86_64")

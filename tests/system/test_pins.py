@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an operator decides about a version for one site: withdraw, pin, unpin, roll back (P2, P3, P10).
+"""The acts of an operator on a version for one site: withdraw, pin, unpin, roll back (P2, P3, P10).
 
 Covers: gateway/daemon/control/version_commands.c gateway/daemon/control/control.c
 Covers: gateway/daemon/links/withdrawals.c gateway/catalog/versions.c gateway/store/store.c
@@ -86,7 +86,7 @@ def latest(worker, after=None):
 
 
 def refused(site, *command):
-    """What the command says on its way out."""
+    """The command's words on its way out."""
     done = site.cli(*command, check=False)
     expect(" ".join(command), (done.returncode, done.stdout), (1, ""))
     return done.stderr
@@ -138,7 +138,7 @@ def a_pin_holds_until_it_is_removed(lab):
 
 @scenario
 def a_pin_names_what_is_held(lab):
-    """P10: what may not be pinned is refused, with what could be."""
+    """P10: a version that may not be pinned is refused, with those that could be."""
     east, west, _ = lab.east_west(through_link=False, keep=2)
     up(east, west)
     paths = lab.weights(2)

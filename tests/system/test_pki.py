@@ -24,7 +24,7 @@ def tombolo(*argv, code=0, **options):
 
 
 def on_a_terminal(argv, *typed):
-    """Runs it with a terminal of its own, and types each line once it was asked for. What the terminal showed, and the exit code."""
+    """Runs it with a terminal of its own, and types each line once it was asked for. The text of the terminal, and the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(argv[0], [str(a) for a in argv])

@@ -24,7 +24,7 @@ def little(lab, number):
 
 @scenario
 def publish_waits_for_the_sites_that_it_was_told(lab):
-    """P6 P10: Held, then active; under --json each step is a line. Who is not a site is refused
+    """P6 P10: Held, then active; under --json each step is a line. A name that is no site is refused
     before anything is published, and a site that does not come costs its time alone."""
     east, west, link = lab.east_west()
     up(east, west)

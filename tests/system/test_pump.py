@@ -39,7 +39,7 @@ def narrow(folder):
 
 
 def must_be_so(said, batched):
-    """What it says of itself: all of it came, in no less time than the link takes."""
+    """Its own word: all of it came, in no less time than the link takes."""
     wanted = {"bytes": STREAMS * EACH, "streams": STREAMS, "congestion": "cubic", "batched": batched}
     expect(f"what it says ({said})", {key: said[key] for key in wanted}, wanted)
     least_s = said["bytes"] * 8 / RATE_BIT

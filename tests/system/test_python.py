@@ -33,7 +33,7 @@ def expect_error(what, kind, name, call):
 
 
 class OnGpu:
-    """What torch says of a tensor on a GPU; the bytes are the host's, which the library finds
+    """A tensor on a GPU as torch describes it; the bytes are the host's, which the library finds
     out from the driver, or from there being none."""
     is_cuda = True
 
@@ -105,7 +105,7 @@ def refused(what, call):
 
 @scenario
 def python_after_the_end_and_in_other_memory(lab):
-    """What has ended is refused by name, and not a crash; tensors move while they are suspended;
+    """An object that has ended is refused by name, and not a crash; tensors move while they are suspended;
     a blob has all of an array's bytes."""
     import array
     import tombolo
@@ -302,8 +302,8 @@ def four_ranks_publish_and_any_number_reads(lab):
 def fused_tensors_and_experts_by_number_are_published(lab):
     """P1 P2: ranks of tp=4 have three boxes of a fused q/k/v under its own name, and experts
     that are no neighbours: {1, 6} of one tensor. Groups of tp=8, tp=2 and tp=1 read both, bit
-    for bit, by the network and by shm, and at most 5 % more than their own. What holds an
-    element twice is refused by its name, and so are files of such a version."""
+    for bit, by the network and by shm, and at most 5 % more than their own. A tensor that holds an element twice is refused by its name,
+    and so are files of such a version."""
     import tombolo
     model = Fused()
     with contextlib.ExitStack() as stack:
@@ -397,7 +397,7 @@ def rolled_back_and_forward(lab):
 
 @scenario
 def a_view_ends_with_its_version(lab):
-    """P1: what shows staged bytes shows nothing else later: after release a view raises, and
+    """P1: a view of staged bytes shows nothing else later: after release a view raises, and
     while an array or a slice needs the bytes, release does not let them go."""
     import ctypes as arrays  # an array over a view, as numpy makes them
     import tombolo

@@ -55,7 +55,7 @@ class Quickstart:
 
 
 class Gate:
-    """Stands in front of a program: who calls it waits there until it is opened."""
+    """Stands in front of a program: its caller waits there until it is opened."""
 
     def __init__(self, folder, program):
         self.reached, self.opened = folder / f"{program}.reached", folder / f"{program}.opened"
@@ -81,7 +81,7 @@ class SitesOf:
 
 
 def run_watched(quickstart, *words):
-    """What it said, and every packet between its sites, before the first of which it asks jq
+    """Its output, and every packet between its sites, before the first of which it asks jq
     where they are; at its end it removes its folders."""
     with tempfile.TemporaryDirectory() as folder:
         begin, end = (Gate(pathlib.Path(folder), program) for program in ("jq", "rm"))
@@ -173,7 +173,7 @@ def must_have_crossed(done):
 
 
 def span_of(text):
-    """What "16.8 MB" and "0.63 s" may have been before they were rounded."""
+    """The range of "16.8 MB" and "0.63 s" before they were rounded."""
     number, unit = text.split()
     scale = {"s": 1, "B": 1, "kB": 1e3, "MB": 1e6}[unit]
     half = 0.5 * 10 ** -len(number.partition(".")[2])

@@ -121,7 +121,7 @@ def sites_that_disagree_on_a_home_say_so(lab):
     expect("at west", west.version(uid), None)
 
     def told():
-        """What west refused is west's to count: home asks the others for what may rot here."""
+        """West counts the chunks that it refused: home asks the others for what may rot here."""
         return east.daemon.logged("link.home_differs") + [l for l in east.daemon.logged("link.denied") if "by=peer" not in l]
     wait_for("a line for each refusal", lambda: len(told()) == east.counters()["denied"])
 
@@ -220,7 +220,7 @@ def a_worker_over_tls(lab):
 
 @scenario
 def a_version_over_budget_is_refused(lab):
-    """P7 P10: what does not fit is refused with the numbers, and what is there stays."""
+    """P7 P10: a version that does not fit is refused with the numbers, and those that are there stay."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=32)
     up(east, west)
     path = lab.weights(1)[0]
@@ -243,7 +243,7 @@ def a_version_over_budget_is_refused(lab):
 
 @scenario
 def a_version_over_the_budget_of_another_site_is_refused_there(lab):
-    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west
+    """P7 P10: a version that fits at home and not at west is refused there with the numbers, and what west
     has stays."""
     east, west, _ = lab.east_west(through_link=False)
     west.arena_mib = 32

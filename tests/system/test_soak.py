@@ -60,7 +60,7 @@ def event_of(line):
 
 
 class Sample:
-    """What a gateway uses, once it has nothing to do."""
+    """The use of a gateway, once it has nothing to do."""
 
     def __init__(self, site):
         pid = site.daemon.popen.pid
@@ -340,12 +340,10 @@ class Soak:
         """Two stretches of as many versions in which the same came and went.
 
         In the second part of each, every version arrives: what all of them log is logged as
-        often, within 2 % and the two versions that may be on their way at either end. What
-        chance brings (a lost stream) varies by the root of its number: three times that. A
-        gateway that comes or goes takes the ends of versions with it: how many it held at that
-        moment is left to chance. In the first part chance decides how many versions are skipped.
-        A version that is skipped logs in place of one that arrives: so no event is there more
-        often than in the second part, or once a version."""
+        often, within 2 % and the two versions that may be on their way at either end. An event of chance (a lost stream) varies by the root
+        of its number: three times that. A gateway that comes or goes takes the ends of versions with it: how many it held at that moment is
+        left to chance. In the first part chance decides how many versions are skipped. A version that is skipped logs in place of one that
+        arrives: so no event is there more often than in the second part, or once a version."""
         for name in one[0]:
             fast, paced = ([m[part + 1][name].events - m[part][name].events for m in (one, two)] for part in (0, 1))
             for event in set(paced[0]) | set(paced[1]):
@@ -369,7 +367,7 @@ class Soak:
         wait_for(f"neither gateway logs anything for {SILENCE_S} s", lambda: self.is_still(SILENCE_S))
 
     def bounded(self, now):
-        """What the configuration allows, however few versions there were."""
+        """The bounds of the configuration, however few versions there were."""
         each = self.home_keep + self.follower_keep + PAST + 4
         for name, sample in now.items():
             for table, t in sample.tables.items():

@@ -195,7 +195,7 @@ def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     for stops in (False, True):
-        pace = path.stat().st_size // (20 if stops else 3)  # 3 s of it; for who stands still nobody waits
+        pace = path.stat().st_size // (20 if stops else 3)  # 3 s of it; nobody waits for a reader that stands still
         reader = Rollout(lab, east, f"reader{stops:d}", path, host="far-host", pace=pace)
         reader.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
         wait_for("it reads", lambda: any(w["held_bytes"] > 0 for w in east.version(uid)["workers"]))

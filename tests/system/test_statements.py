@@ -17,7 +17,7 @@ HOME = "tombolo://east/gw"
 
 
 def signed(site, uid):
-    """Who signed the version, as that site shows it; "" where nobody did."""
+    """The signer of the version, as that site shows it; "" where nobody did."""
     version = site.version(uid)
     expect("a date goes with a name", version["signed_at_ms"] > 0, version["signed_by"] != "")
     return version["signed_by"]

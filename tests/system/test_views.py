@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `lag`, `versions` and tb_wait_site say of another site: they say what is known of it, and
+"""The words of `lag`, `versions` and tb_wait_site about another site: they say what is known of it, and
 do not guess (P10).
 
 Covers: gateway/catalog/views.c gateway/daemon/links/site_records.c
@@ -15,7 +15,7 @@ HOLDS, ACTIVATED = 0, 1
 
 
 def of_site(site, uid, name):
-    """What `versions` at `site` says of that version at the site `name`; None: nothing."""
+    """The word of `versions` at `site` on that version at the site `name`; None: nothing."""
     rows = [s for s in (site.version(uid) or {}).get("sites", []) if s["site"] == name]
     return rows[0] if rows else None
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Faults between sites that are far apart (P1 P3 P5 P6): what lies between two gateways on the
-emulated WAN fails in every way it can.
+"""Faults between sites that are far apart (P1 P3 P5 P6): the path between two gateways on the emulated WAN fails in every way it can.
 
 After each of them every byte is right, every packet between the sites was of a TLS connection,
 and what crossed twice is bounded: at most a parcel for each stream that was really lost, after a
@@ -421,7 +420,7 @@ def a_peer_of_the_release_before(lab):
 
 @contextlib.contextmanager
 def inside(netns):
-    """What this thread opens meanwhile is in that network."""
+    """Sockets that this thread opens meanwhile are in that network."""
     setns = ctypes.CDLL(None, use_errno=True).setns
     with open("/proc/thread-self/ns/net", "rb") as home, open(f"/run/netns/{netns}", "rb") as there:
         need(setns(there.fileno(), 0) == 0, f"cannot enter {netns}")

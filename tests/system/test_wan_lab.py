@@ -66,7 +66,7 @@ def needs_root():
 
 @scenario
 def sites_are_as_far_apart_as_the_scenario_says(_lab):
-    """What leaves one site comes to the other after its delay, never before, and is counted."""
+    """A packet that leaves one site comes to the other after its delay, never before, and is counted."""
     needs_root()
     with wanlab.lab("metro") as wan:
         echo = subprocess.Popen(wan.enter("west", [sys.executable, "-c", ECHO]), stdout=subprocess.PIPE)
@@ -82,7 +82,7 @@ def sites_are_as_far_apart_as_the_scenario_says(_lab):
     must(not left(wan.prefix), "namespaces are gone")
 
 
-# What a connection to the other site is sent by; nobody has to listen there.
+# Prints the congestion control of a connection to the other site; nobody has to listen there.
 CONTROLLED = """import socket, sys
 with socket.socket() as s:
     s.settimeout(10)
@@ -96,7 +96,7 @@ with socket.socket() as s:
 
 @scenario
 def each_site_has_its_congestion_control(_lab):
-    """What a site's programs ask nothing else for is sent by what the scenario says."""
+    """A connection for which a site's programs ask nothing is sent by the scenario's congestion control."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "two.yaml"
@@ -109,7 +109,7 @@ def each_site_has_its_congestion_control(_lab):
 
 @scenario
 def a_command_has_its_own_exit_code(_lab):
-    """What runs beside the sites ends as it ended, and finds them."""
+    """A program beside the sites ends as it ended, and finds them."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "end.json"
@@ -371,8 +371,8 @@ def must_not_read(wan, timeout_s, words):
 
 @scenario
 def a_device_that_takes_no_packets_voids_the_run(_lab):
-    """What cannot be written is not the scenario; but for packets that it flipped, which may be
-    no packets any more."""
+    """A packet that the emulator cannot write is lost outside of the scenario; but for packets that the scenario flipped, which may be no
+    packets any more."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
         subprocess.run(["ip", "-n", wan.netns("b"), "link", "set", wanlab.DEVICE, "down"], check=True)
@@ -497,7 +497,7 @@ def paths_of(counters):
 
 
 def netem_script(scenario):
-    """What `--netem --print` says, a shell script, and its tc commands without their namespaces."""
+    """The output of `--netem --print`, a shell script, and its tc commands without their namespaces."""
     script = subprocess.run([SOURCE / "sim/wan/run", "--netem", "--print", scenario], capture_output=True, text=True, check=True).stdout
     must(subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0, f"{scenario}: a shell script")
     return script, [(words[0], *words[3:]) for words in (shlex.split(line) for line in script.splitlines() if line.startswith("tc "))]

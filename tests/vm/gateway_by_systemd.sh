@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# gateway_by_systemd.sh OLD NEW: inside the VM, where systemd is process 1: installs the package OLD, has the unit started,
-# reloaded, upgraded to the package NEW, killed and stopped, and looks at each what systemd was told and what a reader saw.
-# A line says what is waited for, as the lab's time bounds it.
+# gateway_by_systemd.sh OLD NEW: inside the VM, where systemd is process 1: installs the package
+# OLD, has the unit started, reloaded, upgraded to the package NEW, killed and stopped, and looks at
+# each what systemd was told and what a reader saw. A line says what is waited for, as the lab's
+# time bounds it.
 set -euo pipefail
 export SYSTEMD_BUS_TIMEOUT=10min # of systemctl: process 1 may wait for a processor longer than 25 s
 old=$1 new=$2
@@ -93,7 +94,7 @@ fed=$(show WatchdogTimestampMonotonic)
 until_ "a sign of life" was_fed "$fed"
 is "it was of the main loop" "$(($(told "$first" WATCHDOG=1) > 0))" 1
 
-# Whoever connects during an upgrade is served by the next process.
+# A client that connects during an upgrade is served by the next process.
 (
     while [ ! -e "$work/upgraded" ]; do
         if (exec 3<>/dev/tcp/127.0.0.1/7400) 2>>"$work/refused"; then echo >>"$work/connected"; fi

@@ -107,7 +107,7 @@ PINGS
     timeout 120 "$here/../../sim/wan/run" --netem "$scratch/cut.yaml" -- bash "$scratch/pings"
 }
 
-# What sim/wan's `--netem` is built on, and says: which packets overtake others where jitter is far
+# The base of sim/wan's `--netem`: which packets overtake others where jitter is far
 # longer than what lies between them.
 netem_keeps_order_where_it_has_a_rate() {
     cat >"$scratch/order.yaml" <<'YAML'
@@ -261,7 +261,7 @@ while :; do
     run "$name"
 done
 
-# What one_boot.py asserts of the lab itself: streams apart, a share that stays, a root that does
+# The asserts of one_boot.py on the lab itself: streams apart, a share that stays, a root that does
 # not, an exit code of the command's.
 echo "the command's own stderr" >&2
 echo kept >"$OUT/from_the_guest"

@@ -22,7 +22,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$2" -- \\
 
 
 # A qemu that serves the port of the exit code before the command's own, as one without a processor
-# may. What the command says last begins as the end does, and is not it.
+# may. The last line of the command begins as the end does, and is not it.
 LATE_QEMU = """#!/usr/bin/env python3
 import re, sys, time
 port = {name: open(path, "wb", buffering=0) for name, path in re.findall(r"file,id=(\\w+),path=(\\S+)", " ".join(sys.argv))}

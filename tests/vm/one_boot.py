@@ -24,7 +24,7 @@ SKIP = 77
 
 
 class Boot:
-    """What is known of the VM, in files. A keeper, which is no child of a test, starts the lab
+    """The knowledge of the VM, in files. A keeper, which is no child of a test, starts the lab
     and waits for it."""
 
     def __init__(self, folder):
@@ -129,7 +129,7 @@ def result(boot, name):
 
 
 def wrong_of_the_lab(boot):
-    """What the lab promises of any command, and did not keep."""
+    """The promises of the lab for any command that it did not keep."""
     if boot.ended() != CODE:
         yield f"the exit code is {boot.ended()}, not the command's {CODE}"
     strange = [line for line in boot.stdout.read_text(encoding="utf-8").splitlines()

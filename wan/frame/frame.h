@@ -3,7 +3,7 @@
  * fields here are the wire.
  *
  * Control messages are frames of base/net/wire.h, all notices (request id 0). Ranges of
- * numbers are checked by who handles the message; what can be checked without knowing a
+ * numbers are checked by the handler of the message; what can be checked without knowing a
  * version is checked here. */
 #ifndef TB_WAN_FRAME_H
 #define TB_WAN_FRAME_H

@@ -88,9 +88,9 @@ struct tb_links_said {
 };
 
 struct tb_links_ops {
-    /* P10: a refusal here is logged by whoever answers may_read or is told by on_chunk_bad, not by
-     * links too: the owner knows what to do about it, and one refusal is one line. P8: may this
-     * peer read that model, and is `home` (empty: not said) its home here too? Asked at each
+    /* P10: a refusal here is logged by the owner that answers may_read or is told by on_chunk_bad,
+     * not by links too: the owner knows what to do about it, and one refusal is one line. P8: may
+     * this peer read that model, and is `home` (empty: not said) its home here too? Asked at each
      * SUBSCRIBE. NULL denies all. */
     bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home);
     /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all

@@ -445,7 +445,7 @@ static void shard_check(const struct tb_outbound_shard *shard, uint64_t *peer_he
 {
     uint32_t peer_count = 0;
     for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++) {
-        TB_ASSERT((shard->peer[w] & shard->busy[w]) == 0); /* P5: what the peer holds is not sent */
+        TB_ASSERT((shard->peer[w] & shard->busy[w]) == 0); /* P5: a chunk that the peer holds is not sent */
         peer_count += (uint32_t)__builtin_popcountll(shard->peer[w]);
         *busy += (uint32_t)__builtin_popcountll(shard->busy[w]);
     }

@@ -1,5 +1,5 @@
-/* source_division_table.c - bitmaps of who has, who was given, and what came, and the order in
- * which chunks are given. Pure. */
+/* source_division_table.c - bitmaps of holders, of given chunks, and of those that came, and the
+ * order in which chunks are given. Pure. */
 #include "wan/send/source_division_table.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* source_division_table.h - the divider's bitmaps, for source_division.c alone: it decides, and
- * every change of who has or was given a chunk is made here, so that the sums in struct
+ * every change of a chunk's holders and of its taker is made here, so that the sums in struct
  * tb_divide are right. Pure. */
 #ifndef TB_WAN_DIVIDE_TABLE_H
 #define TB_WAN_DIVIDE_TABLE_H

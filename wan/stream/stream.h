@@ -32,8 +32,8 @@ enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
 
 struct tb_stream_loop;
 
-/* Whoever owns the places of bases: may this chunk, which is held, be used? Any thread, with
- * the base referenced. */
+/* The owner of the places of bases answers: may this chunk, which is held, be used? Any thread,
+ * with the base referenced. */
 struct tb_stream_trust {
     bool (*fn)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk); /* NULL: all may */
     void *user;

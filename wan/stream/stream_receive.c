@@ -332,7 +332,7 @@ static void land_gift(struct tb_stream *s, const uint8_t *bytes)
 }
 
 /* The bytes beside the place are the chunk's: finished here if the claim is free by now, else
- * left for who has it. */
+ * left for its owner. */
 static void give(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;

@@ -45,7 +45,7 @@ struct version {
     uint32_t known_count, sealed_count;
     uint32_t holders;                   /* references of ranks and sites: the first of their list */
     uint32_t workers;                   /* those of workers, which may be thousands: the first of theirs */
-    uint32_t asking_count, asking_last; /* plans.c: workers that want a plan, and who asked last */
+    uint32_t asking_count, asking_last; /* plans.c: workers that want a plan, and the last asker */
     uint32_t landing_workers;           /* of those, how many LAND_FROM names */
     struct shard *shards;
     struct bad_chunk bads[BADS_MAX];

@@ -68,7 +68,7 @@ static void add_sources(const struct tb_catalog *c, const struct version *v, boo
 }
 
 /* P6: sites that draw a version from each other while a third has it whole would draw for ever:
- * once a crossing stands, who has it whole is asked first. */
+ * once a crossing stands, a site that has it whole is asked first. */
 uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
                                   struct tb_name from_out[TB_CATALOG_FROM_MAX])
 {

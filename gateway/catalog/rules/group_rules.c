@@ -37,8 +37,8 @@ bool tb_group_replaces_attempt(const struct tb_catalog *c, const struct group *g
            (old == NONE || !tb_version_here(version_at(c, old)));
 }
 
-/* P6: what still crosses while a newer one is whole here has come to a stand: nobody waits for
- * it. */
+/* P6: a version that still crosses while a newer one is whole here has come to a stand: nobody
+ * waits for it. */
 static bool overtaken(const struct tb_catalog *c, const struct group *g)
 {
     EACH(c->versions, i)

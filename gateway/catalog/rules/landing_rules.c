@@ -80,7 +80,7 @@ void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 bool tb_landing_ask_others(struct tb_catalog *c, uint32_t version)
 {
     TB_ASSERT(model_at(c, version_at(c, version)->model)->config.is_home);
-    /* Without room in the arena nobody is ever asked: who was not asked yet is
+    /* Without room in the arena nobody is ever asked: a site that was not asked yet is
      * nothing to wait for (P6). */
     if (!landing_possible(version_at(c, version))) return false;
     bool more = false;

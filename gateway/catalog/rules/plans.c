@@ -295,8 +295,8 @@ static bool lags(const struct tb_catalog *c, const struct reference *ref)
 }
 
 /* A steady reader on another host that is not known to be slow reads from it. Only where all began
- * at about the same time: who joined later holds much less, and the first would wait behind it for
- * what it has already. */
+ * at about the same time: a worker that joined later holds much less, and the first would wait
+ * behind it for what it has already. */
 static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
@@ -315,7 +315,7 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
     return feeds;
 }
 
-/* Nothing at all comes to it, and who reads from it waits: neither has a rate. Whenever they began
+/* Nothing at all comes to it, and its readers wait: neither has a rate. Whenever they began
  * and however little is left, waiting on behind it brings nothing. */
 static bool feeds_nothing(const struct tb_catalog *c, uint32_t reference)
 {

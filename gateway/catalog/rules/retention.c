@@ -76,7 +76,7 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
 {
     if (tb_which_is(&model_at(c, v->model)->head, &v->key.uid)) return IS_HEAD;
     if (v->pinned || tb_groups_pin(c, v)) return HAS_READERS;
-    /* P6: what may be lost, and is superseded, holds up nothing newer. */
+    /* P6: a version that may be lost, and is superseded, holds up nothing newer. */
     if (v->lacks && newer_count(c, v, false) > 0) return GOES;
     if (site_reads(c, v)) return HAS_READERS;
     /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could

@@ -1,7 +1,7 @@
 /* event_ring.h - the newest lines of this process's log, at info and above, with ids: an operator
  * asks for those behind an id ("events" in docs/control.md). Bounded: the oldest give way.
  *
- * One ring a process. Threads: any; whoever logs writes into it. */
+ * One ring a process. Threads: any; each log line is written into it. */
 #ifndef TB_DAEMON_EVENT_RING_H
 #define TB_DAEMON_EVENT_RING_H
 

@@ -1,4 +1,4 @@
-/* readable_status.c - P8: what a worker is shown of its site names only models that it may publish
+/* readable_status.c - P8: the status that a worker is shown names only models that it may publish
  * or read. Pure.
  *
  * The status is made once for people and for workers, so that no field can be forgotten here: each

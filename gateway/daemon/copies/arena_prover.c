@@ -33,7 +33,7 @@ static void prove_all(struct tb_daemon *d)
     while (status == TB_AGAIN && !atomic_load(&p->stop)) {
         struct tb_arena_verified done = {0};
         const tb_time_ns began = tb_clock_now();
-        /* P6: what an earlier process left is proven here where nobody verifies it. */
+        /* P6: chunks of an earlier process are proven here where nobody verifies them. */
         status = tb_arena_prove_step(d->arena, STEP_BYTES, !d->verifier_digests, &done);
         if (status == TB_AGAIN) rest(tb_time_since(began, tb_clock_now()) / 8);
         atomic_fetch_add(&d->verify_bad, done.bad);

@@ -203,9 +203,9 @@ static void base_leave(struct tb_copy_hop *h)
 
 /* ---- hops ---- */
 
-/* P1: what a worker serves is compared with its proof, always where this gateway signs. Of a rank
- * that holds where all proofs are known before its chunks land: its publisher signed them, or they
- * landed before. */
+/* P1: a chunk that a worker serves is compared with its proof, always where this gateway signs. Of
+ * a rank that holds where all proofs are known before its chunks land: its publisher signed them,
+ * or they landed before. */
 static bool is_foreign(const struct tb_copy_hop *h)
 {
     const struct tb_copy *copy = h->copy;

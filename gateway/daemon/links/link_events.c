@@ -112,8 +112,8 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     tb_daemon_wake(d);
 }
 
-/* P3 P10: what the peer held in its arena's life before is gone, and so is what others are told
- * of it. */
+/* P3 P10: the holdings of the peer in its arena's life before are gone, and so is what others are
+ * told of it. */
 static void links_life(void *user, uint32_t peer, const struct tb_id *life)
 {
     struct tb_daemon *d = user;
@@ -293,7 +293,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     tb_daemon_wake(d);
 }
 
-/* P6: what was announced while a table was full is announced no more in this session: it is
+/* P6: a version announced while a table was full is announced no more in this session: it is
  * taken from the links' own list. */
 void tb_crossings_hear_again(struct tb_daemon *d)
 {
@@ -380,7 +380,7 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
 
 static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
 {
-    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, whoever brought the last chunk */
+    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, from any sender */
 }
 
 /* Home sealed the version under another limit: to ask again would bring the same. */

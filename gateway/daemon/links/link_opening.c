@@ -63,7 +63,7 @@ static const char *peer_congestion(const struct tb_config *config, const struct 
 }
 
 /* P3: a home that restarts knows of no other site what it has, and after one lease time calls
- * lost what nobody has. Half of that is for whoever comes back, as the sites have one lease
+ * lost what nobody has. Half of that is for a peer that comes back, as the sites have one lease
  * time; the rest is for its handshakes and its word. */
 static uint32_t retry_max_ms(const struct tb_config *c)
 {

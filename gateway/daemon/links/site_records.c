@@ -166,7 +166,7 @@ static void say_all(struct tb_daemon *d, bool again)
 /* Each looks at all versions here. */
 #define ANSWERS_A_SECOND 20u
 
-/* P10: what this site says of itself rests on home's word. Until the next tick its peers would have
+/* P10: this site's word about itself rests on home's word. Until the next tick its peers would have
  * a reason of the time before, such as that of a link which is up again. P7: a peer that says much
  * is answered twenty times a second, whatever models it speaks of. */
 static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)

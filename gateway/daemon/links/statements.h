@@ -1,5 +1,5 @@
-/* statements.h - which words of other sites are believed: those that a model's home signed,
- * whoever brings them. */
+/* statements.h - which words of other sites are believed: those that a model's home signed, from
+ * any carrier. */
 #ifndef TB_DAEMON_STATEMENTS_H
 #define TB_DAEMON_STATEMENTS_H
 

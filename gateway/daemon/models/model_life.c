@@ -128,7 +128,7 @@ static void give_one_back(struct tb_daemon *d, uint64_t owner)
 {
     const tb_time_ns now = tb_clock_now();
     uint32_t oldest = TB_MODEL_NONE;
-    /* P7: a look is some milliseconds; who asks for names without end gets one a second. */
+    /* P7: a look is some milliseconds; an asker for names without end gets one a second. */
     if (d->models.looked_at != 0 && tb_time_since(d->models.looked_at, now) < SPARE_NS) return;
     for (uint32_t i = TB_CONFIG_LIST_MAX; i < TB_CONFIG_MODELS_MAX; i++) {
         const struct tb_model_row *r = &d->models.rows[i];
@@ -189,7 +189,7 @@ static void read_take(struct tb_daemon *d, uint32_t row)
         r->used_at = tb_clock_now();
         tb_home_runs_row_begins(d, row, doubted);
         d->models.changed = true;
-        d->news_refused = true; /* P6: what peers said while it slept is not in the catalog */
+        d->news_refused = true; /* P6: news of peers while it slept is not in the catalog */
         tb_log(TB_LOG_DEBUG, "model.awake", "model=%s pattern=%s", r->name.text,
                tb_model_config(d, row)->name.text);
     }

@@ -171,7 +171,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
 
 /* ---- a patch ---- */
 
-/* The chunks that failed, whole, from whoever has the version. */
+/* The chunks that failed, whole, from any holder of the version. */
 static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct tb_staged_use *use,
                        const struct tb_call *call)
 {

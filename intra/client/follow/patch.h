@@ -5,7 +5,7 @@
  * what the buffers hold there, and its pages go. Or it comes encoded on that, and is kept as it
  * came once what it decodes to has been seen. The switch decodes, writes, and digests what the
  * buffers then hold: a chunk that is not what was sealed has to come again whole (P1; "never patch
- * the only copy": whoever serves the version has it). Chunks that the buffers do not cover (blobs,
+ * the only copy": a server of the version has it). Chunks that the buffers do not cover (blobs,
  * tensors that are not registered) and deltas that got no smaller stay as they landed.
  *
  * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole,
@@ -36,7 +36,7 @@
 
 /* Tensors that a rollout computes from: several threads read them, and a switch writes to them. */
 struct tb_patch_target {
-    /* readers: encoders; writers: whoever changes or takes away the memory */
+    /* readers: encoders; writers: a thread that changes or takes away the memory */
     pthread_rwlock_t lock;
     bool gone;                 /* suspended */
     uint64_t writes;           /* how often the bytes were changed by us */

@@ -90,8 +90,8 @@ static int not_yet(const struct tb_subscription *sub, const struct tb_staged_use
 }
 
 /* Its source was lost, and the gateway may have another now, though it has said so of none. P7:
- * each answer has all manifests in it, so who asks time and again asks for it now and then; a
- * gateway that is away is asked when it comes back. */
+ * each answer has all manifests in it, so a caller that asks time and again asks for it now and
+ * then; a gateway that is away is asked when it comes back. */
 static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use)
 {
     const struct tb_staging *st = use->staging;

@@ -44,7 +44,7 @@ static struct tb_subscription *asker(const struct tb_session *s, const struct tb
     return sub;
 }
 
-/* Whom the gateway counts for this version, and for no other any more. */
+/* The version for which the gateway counts the worker, and for no other any more. */
 static void hear_answer(struct tb_session *s, const struct tb_request *request)
 {
     struct tb_subscription *sub = asker(s, request);

@@ -148,9 +148,9 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
     return best;
 }
 
-/* A patch is made on what its buffers hold: the active version of whoever switches them. One whose
- * buffers were written since decodes nothing, nor does a device without kernels, so no deltas are
- * asked for. */
+/* A patch is made on what its buffers hold: the active version of the subscription that switches
+ * them. One whose buffers were written since decodes nothing, nor does a device without kernels, so
+ * no deltas are asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)
 {

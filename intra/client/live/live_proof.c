@@ -30,7 +30,7 @@
 static void tell(struct tb_session *s, const struct tb_msg_proven *m)
 {
     struct tb_request *notice = tb_request_new(s, TB_MSG_PROVEN, 0, 0);
-    if (notice == NULL) return; /* whoever asked names us as silent */
+    if (notice == NULL) return; /* the asker names us as silent */
     tb_msg_proven_encode(m, &notice->payload);
     tb_request_post(s, notice);
     tb_session_wake(s);

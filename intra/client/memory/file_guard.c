@@ -44,7 +44,7 @@ struct block {
 };
 
 static struct block first;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever changes the table */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of a thread that changes the table */
 static _Atomic uint32_t handling;
 static struct sigaction before;
 static _Atomic bool installed;

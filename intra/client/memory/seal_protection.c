@@ -35,7 +35,7 @@ struct tb_protection {
 };
 
 static struct block first;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever changes the table */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of a thread that changes the table */
 static _Atomic uint32_t handling;
 static struct sigaction before;
 static _Atomic bool installed;
@@ -204,7 +204,7 @@ void tb_protection_end(struct tb_protection *p)
 {
     if (p == NULL) return;
     pthread_mutex_lock(&lock);
-    atomic_fetch_add(&ended, 1); /* before its slots are nobody's: who finds them so tries again */
+    atomic_fetch_add(&ended, 1); /* before its slots are nobody's: a thread that finds them so tries again */
     for (struct block *b = &first; b != NULL; b = atomic_load(&b->next)) {
         for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
             struct slot *s = &b->slots[i];

@@ -1,5 +1,5 @@
 /* seal_protection.h - for finding faults: pages of sealed memory that nobody may write to, and a
- * note of who did. A shell.
+ * note of each writer. A shell.
  *
  * Pages are made read-only; a write raises SIGSEGV, whose handler notes the address, makes the
  * stretch writable again, and lets the write go on: the program lives, and the version is known to

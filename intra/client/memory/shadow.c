@@ -95,7 +95,7 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p)
 {
     TB_ASSERT_LOCKED(s);
-    while (p->ending) /* by who writes to its base next, and has no other business with it */
+    while (p->ending) /* by the next writer to its base, and has no other business with it */
         tb_session_wait_unbounded(s);
     if (p->base == NULL) return;
     struct tb_encoding *encoding = p->encoding;

@@ -41,8 +41,8 @@ bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb
     return fits;
 }
 
-/* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session
- * from renewing its lease. */
+/* Giving back pages takes a third of a second a GiB, and the lock's owner keeps the session from
+ * renewing its lease. */
 void tb_spare_drop(struct tb_session *s, struct tb_spare *spare)
 {
     TB_ASSERT_LOCKED(s);

@@ -17,7 +17,7 @@
 
 struct tb_crew;
 
-/* piece: index of the work, below count. slot: who works, below tb_crew_slots, for scratch memory:
+/* piece: index of the work, below count. slot: the worker, below tb_crew_slots, for scratch memory:
  * no two at once have the same in one job. */
 typedef void (*tb_crew_fn)(void *user, uint32_t piece, uint32_t slot);
 

@@ -69,8 +69,8 @@ static struct tb_publication *first_on(const struct tb_session *s, const struct 
 }
 
 /* It is written next: nothing is compared with it, and nothing of it is encoded, any more. The lock
- * is let go meanwhile: first it is nobody's base, then it ceases to be, and whoever ends another's
- * encoding looks again from the start. */
+ * is let go meanwhile: first it is nobody's base, then it ceases to be, and a thread that ends
+ * another's encoding looks again from the start. */
 static void forget_content(struct tb_session *s, struct tb_shadow *sh)
 {
     memset(&sh->uid, 0, sizeof sh->uid);

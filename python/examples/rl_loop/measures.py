@@ -24,7 +24,7 @@ def converged(report: Row, number: int) -> list[float]:
 
 
 def of_version(report: Row, version: Row) -> Row:
-    """What is known of a version behind the first, which crossed before the engines were there."""
+    """The record of a version behind the first, which crossed before the engines were there."""
     mine = [switch for switch in report["switches"] if switch["version"] == version["number"]]
     ends = converged(report, version["number"])
     all_of_them = len(ends) == len(report["starts"])

@@ -1,4 +1,4 @@
-"""What is trained, and how. Neither torch nor vLLM is needed to read it."""
+"""The model that is trained, and how. Neither torch nor vLLM is needed to read it."""
 
 from typing import Any
 

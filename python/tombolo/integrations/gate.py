@@ -78,7 +78,7 @@ class Gate:
                       *([(b"retry-after", str(max(1, math.ceil(eta[1]))).encode())] if eta else []))
 
     async def _of_vllm(self, scope: Scope) -> int | None:
-        """What its last finish_weight_update said; before that the version that its workers started from."""
+        """The version of its last finish_weight_update; before that the version that its workers started from."""
         version = (await self._ask(scope, "GET", "/weight_info") or {}).get("weight_version")
         if version is not None and str(version).isdecimal():
             return int(version)
@@ -160,7 +160,7 @@ def _number(named: str | None) -> int:
 
 
 def of_gateway(wish: dict[str, int]) -> dict[str, Any] | None:
-    """What this site's gateway knows of the wanted version: {"version", "state", "eta_s"}. None: nothing. The estimate
+    """The knowledge of this site's gateway about the wanted version: {"version", "state", "eta_s"}. None: nothing. The estimate
     needs the gateway's second control socket (`control.read`) by TOMBOLO_CONTROL, and is null without it."""
     model, wanted = os.environ.get("TOMBOLO_MODEL", "policy"), max(wish.values())
     try:

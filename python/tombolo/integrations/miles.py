@@ -59,7 +59,7 @@ class Sender:
 
 
 def build_protocol(args: Any) -> Any:
-    """What miles makes of the path. miles is imported here alone."""
+    """The path as miles makes it. miles is imported here alone."""
     base: Any = importlib.import_module(f"{_WEIGHT_UPDATE}.protocol").WeightTransferProtocol
     placement: Any = type(base.required_placement)
 

@@ -47,7 +47,7 @@ class Failed(RuntimeError):
 
 
 def raised_by_the_last(rank: int, ranks: int, call: Callable[[], Any]) -> Any:
-    """What the call gives, whose errors are the same on all ranks; None on those that keep
+    """The result of the call, whose errors are the same on all ranks; None on those that keep
     theirs. An engine that reads the replies of its ranks in order leaves those behind the first
     error unread, and takes them for replies to later calls."""
     try:
@@ -61,7 +61,7 @@ def raised_by_the_last(rank: int, ranks: int, call: Callable[[], Any]) -> Any:
 
 
 class Engine:
-    """What a Replica asks of its engine. Each method has a default that suits one rank and a
+    """The calls that a Replica makes to its engine. Each method has a default that suits one rank and a
     plain loader."""
 
     rank, ranks = 0, 1
@@ -73,7 +73,7 @@ class Engine:
         raise NotImplementedError
 
     def gather(self, mine: Any) -> list[Any]:
-        """What each rank gave."""
+        """The result of each rank."""
         if self.ranks == 1:
             return [mine]
         distributed, group = importlib.import_module("torch.distributed"), self.process_group()
@@ -134,7 +134,7 @@ class Replica:
         return self
 
     def together(self, what: str, call: Callable[[], Any]) -> list[Any]:
-        """What the call gave on each rank. Where it failed on one, Failed is raised on all."""
+        """The call's result on each rank. Where it failed on one, Failed is raised on all."""
         result, why = None, None
         try:
             result = call()
@@ -176,7 +176,8 @@ class Replica:
             from ..layouts import loader, ways # they import torch
 
             self.ways = ways.choose(self.model, loader.dry_run(self.model, self._manifest, self._engine.load), self._engine.computes)
-        # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
+        # Where all are boxes the library stages them alone, and writes them. Else whole tensors are
+        # staged.
         into = self.ways.boxes if self.ways is not None and not self.ways.named else None
         self._copied = [] if self.ways is None or into is not None else self.ways.boxes
         # Boxes are those of the version that was named, which may not be the newest.
@@ -252,7 +253,7 @@ class Replica:
                 pass
 
     def _go_back(self, core: Core, what: str, modules: list[Any], load: Any, why: Failed) -> None:
-        """What is left broken is said with why it had to go back."""
+        """The text of a failure names what is left broken, and why it had to go back."""
         try:
             if len(set(self.together(what, lambda: self._back(core, modules, load)))) != 1:
                 raise Failed(f"tombolo: {self.name}: cannot {what}: ranks hold different versions")

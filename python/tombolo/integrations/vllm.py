@@ -69,7 +69,7 @@ class Worker(replica.Engine):
 
 
 class Calls:
-    """What the engine and the worker extension have in common. Of replies the last rank's alone
+    """The common part of the engine and the worker extension. Of replies the last rank's alone
     may be an error."""
 
     tombolo: replica.Replica | None = None

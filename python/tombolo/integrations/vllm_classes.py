@@ -9,7 +9,7 @@ from . import replica, vllm
 
 
 class Info(dict[str, Any]):
-    """What the trainer sent, with what some vLLMs read of it. All keys are taken: on several
+    """The message of the trainer, with the fields that some vLLMs read. All keys are taken: on several
     ranks an error here would be one too many."""
 
     is_checkpoint_format, update_kind = True, "dense"

@@ -16,7 +16,7 @@ _WRAPPED = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_checkpoint_wrapped_module|_fs
 
 
 class Split(NamedTuple):
-    """What one mesh axis does to a tensor: its ranks have parts along `axis`; None: all have all of it."""
+    """The effect of one mesh axis on a tensor: its ranks have parts along `axis`; None: all have all of it."""
 
     axis: int | None
     late: bool = False # _StridedShard: parts of what the mesh axes to its right left over
@@ -78,7 +78,7 @@ def plain_name(name: str) -> str:
 
 
 def boxes(named: Mapping[str, Any]) -> list[Box]:
-    """What this rank publishes of the tensors. One that is no DTensor is taken to be the same at all
+    """The part of the tensors that this rank publishes. One that is no DTensor is taken to be the same at all
     ranks."""
     found = []
     rank, ranks = shard()

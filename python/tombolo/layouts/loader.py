@@ -191,7 +191,7 @@ def manifest_of(items: Iterable[Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def mismatches(wanted: Iterable[Box], manifest: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[str]:
-    """What boxes ask for and the publisher does not have: a sentence each, with both shapes."""
+    """The boxes that the publisher does not have: a sentence each, with both shapes."""
     wrong = []
     for box in wanted:
         dtype = dtype_name(box.tensor.dtype)

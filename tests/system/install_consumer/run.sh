@@ -1,6 +1,7 @@
 #!/bin/sh
 # Covers: include/tombolo/tombolo.h
-# Installs the library under a temporary prefix and builds and runs a program against it, by pkg-config and by find_package.
+# Installs the library under a temporary prefix and builds and runs a program against it, by
+# pkg-config and by find_package.
 #   run.sh BUILD_DIR SCRATCH_DIR COMPILER [FLAGS]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

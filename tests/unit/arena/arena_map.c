@@ -45,7 +45,7 @@ static bool map_all(struct tb_arena *arena)
     tb_arena_mapping(arena, true, &m);
     assert_int_equal(m.file_bytes, BYTES);
     if (m.mapped_bytes == 0) return false; /* a kernel before 5.14 */
-    assert_int_equal(steps, 7);            /* bounded pieces: whoever asks can stop between them */
+    assert_int_equal(steps, 7);            /* bounded pieces: the asker can stop between them */
     assert_int_equal(m.mapped_bytes, BYTES);
     assert_int_equal(tb_arena_map_step(arena, 1), TB_END);
     return true;

@@ -1,6 +1,7 @@
-/* kill.c - P3: what was held when the process was killed, at whatever instant, is held and right
- * after it; a version is there as a whole or not at all. A child reserves, lands and frees as fast
- * as it can, is killed after a random time, and its parent looks.
+/* kill.c - P3: a chunk that was held when the process was killed, at whatever instant, is held and
+ * right after it; a version is there as a whole or not at all. A child reserves, lands and frees as
+ * fast as it can, is killed after a random time, and its parent looks.
+ *
  * Covers: gateway/arena/arena_reserve.c gateway/arena/arena_recover.c */
 #include "arena_world.h"
 

@@ -1,5 +1,6 @@
-/* Held bits: exactly one setter is told true, and whoever sees a bit sees the bytes behind it
+/* Held bits: exactly one setter is told true, and a thread that sees a bit sees the bytes behind it
  * (P1).
+ *
  * Covers: base/bitmap.c */
 #include "base/bitmap.h"
 

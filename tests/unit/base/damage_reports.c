@@ -1,4 +1,4 @@
-/* P1 P7: what a reporter of damaged chunks can make their holder do.
+/* P1 P7: the work that a reporter of damaged chunks can make for their holder.
  * Covers: base/damage_reports.c */
 #include "base/damage_reports.h"
 

@@ -1,4 +1,4 @@
-/* Addresses that race: who is dialled when, as a trace in virtual time.
+/* Addresses that race: which is dialled when, as a trace in virtual time.
  * Covers: base/dial_race.c */
 #include "base/dial_race.h"
 

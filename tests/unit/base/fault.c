@@ -98,7 +98,7 @@ static void every_wrapper_fails(void **state)
     FAILS(library, tb_library_calloc(1, 1), NULL, ENOMEM)
     FAILS(library, tb_library_realloc(NULL, 1), NULL, ENOMEM)
     assert_int_equal(rows - 2,            /* `library` has three */
-                     TB_FAULT_COUNT - 1); /* `thread` has no wrapper: whoever makes one asks tb_fault_hit */
+                     TB_FAULT_COUNT - 1); /* `thread` has no wrapper: a maker of one asks tb_fault_hit */
     assert_false(tb_fault_hit(TB_FAULT_thread, EAGAIN));
 }
 

@@ -115,7 +115,7 @@ static void the_id_sees_every_number(void **state)
     assert_true(tb_digest_equal(&layout.id, &ids[0]));
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void impossible_values_are_refused(void **state)
 {
     (void)state;
     char long_name[TB_TENSOR_NAME_MAX + 2];
@@ -222,7 +222,7 @@ static void copies_do_not_share_names(void **state)
     assert_true(copy.bytes == 32);
 }
 
-static void what_stands_at_an_offset(void **state)
+static void the_tensor_at_an_offset(void **state)
 {
     (void)state;
     const struct tb_tensor tensors[] = {whole("f", TB_DTYPE_F32, 2, 2), whole("none", TB_DTYPE_BF16, 0, 4),
@@ -464,12 +464,12 @@ int main(void)
         cmocka_unit_test(packed_order_is_size_dtype_name),
         cmocka_unit_test(the_order_given_does_not_matter),
         cmocka_unit_test(the_id_sees_every_number),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(impossible_values_are_refused),
         cmocka_unit_test(boxes_stay_inside),
         cmocka_unit_test(sizes_do_not_overflow),
         cmocka_unit_test(too_little_memory_is_said),
         cmocka_unit_test(copies_do_not_share_names),
-        cmocka_unit_test(what_stands_at_an_offset),
+        cmocka_unit_test(the_tensor_at_an_offset),
         cmocka_unit_test(decode_gives_back_what_encode_wrote),
         cmocka_unit_test(every_truncation_and_tail_is_refused),
         cmocka_unit_test(every_flipped_byte_is_refused_or_meant),

@@ -167,7 +167,7 @@ static void a_head_that_is_none_is_refused(void **state)
 }
 
 /* P6, P8: an id has no key, so a stranger may publish other tensors under the id that a
- * trainer's layout is going to have. Each is given its own table, whoever came first, and
+ * trainer's layout is going to have. Each is given its own table, in any order, and
  * neither stops the other. */
 static void layouts_of_one_id_stand_side_by_side(void **state)
 {

@@ -198,7 +198,7 @@ static void damage_is_refused_or_harmless(void **state)
     free(out);
 }
 
-/* P7: what costs its receiver more than sixteen is refused, though each step be sound. */
+/* P7: a delta that costs its receiver more than sixteen is refused, though each step be sound. */
 static void more_than_sixteen_are_refused(void **state)
 {
     struct story *s = *state;

@@ -51,7 +51,7 @@ static void a_network_has_its_addresses(void **state)
     assert_false(tb_network_has(&n, &unix_one.any));
 }
 
-static void what_is_no_network_is_refused(void **state)
+static void text_that_is_no_network_is_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",
@@ -88,7 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_network_has_its_addresses),
-        cmocka_unit_test(what_is_no_network_is_refused),
+        cmocka_unit_test(text_that_is_no_network_is_refused),
         cmocka_unit_test(one_host_has_one_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* P7 P10: what one address, identity or stranger may do in a second or a minute: handshakes that
+/* P7 P10: the bounds of one address, identity or stranger in a second or a minute: handshakes that
  * fail, frames that are garbled, lines in the log.
  * Covers: base/limits/keyed_rows.c base/limits/handshake_limits.c
  * Covers: base/limits/glitch_budget.c base/limits/line_limits.c */

@@ -414,7 +414,7 @@ static void its_owner_proves_what_is_far(void **state)
 }
 
 /* Its owner says what proof the bytes have that stand there, however they came there. */
-static void what_is_far_and_foreign_has_to_fit_its_proof(void **state)
+static void a_far_and_foreign_chunk_has_to_fit_its_proof(void **state)
 {
     struct world *w = *state;
     uint8_t *mine = w->place.bytes;
@@ -461,7 +461,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(foreign_bytes_have_to_fit_their_proof, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
         cmocka_unit_test_setup_teardown(its_owner_proves_what_is_far, world_up, world_down),
-        cmocka_unit_test_setup_teardown(what_is_far_and_foreign_has_to_fit_its_proof, world_up, world_down),
+        cmocka_unit_test_setup_teardown(a_far_and_foreign_chunk_has_to_fit_its_proof, world_up, world_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void any_number_of_others_leave_a_quarter(void **state)
     assert_int_equal(takes(&t, 1000, true, 1), 0); /* of a full table nobody has a share */
 }
 
-static void what_is_ours_has_no_share(void **state)
+static void our_own_rows_have_no_share(void **state)
 {
     (void)state;
     struct tb_share_table t = table_of(BOUND);
@@ -73,7 +73,7 @@ static void a_small_table_is_not_divided(void **state)
 }
 
 /* Against a list, with owners that share places and come and go in any order. */
-static void counts_are_right_whoever_comes_and_goes(void **state)
+static void counts_are_right_as_owners_come_and_go(void **state)
 {
     (void)state;
     struct tb_share_table t = table_of(BOUND);
@@ -102,9 +102,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_owner_has_a_quarter),
         cmocka_unit_test(any_number_of_others_leave_a_quarter),
-        cmocka_unit_test(what_is_ours_has_no_share),
+        cmocka_unit_test(our_own_rows_have_no_share),
         cmocka_unit_test(a_small_table_is_not_divided),
-        cmocka_unit_test(counts_are_right_whoever_comes_and_goes),
+        cmocka_unit_test(counts_are_right_as_owners_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void an_entry_says_where_the_encoded_chunk_stands(void **state)
     free(w.memory);
 }
 
-static void what_finds_no_room_has_no_encoded_chunk(void **state)
+static void a_chunk_without_room_has_no_encoded_chunk(void **state)
 {
     (void)state;
     struct world w;
@@ -170,7 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_says_where_the_encoded_chunk_stands),
-        cmocka_unit_test(what_finds_no_room_has_no_encoded_chunk),
+        cmocka_unit_test(a_chunk_without_room_has_no_encoded_chunk),
         cmocka_unit_test(a_damaged_encoded_chunk_is_withdrawn),
         cmocka_unit_test(a_shelf_is_opened_once),
         cmocka_unit_test(nonsense_is_refused),

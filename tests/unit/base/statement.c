@@ -69,7 +69,7 @@ static void a_cut_or_longer_one_is_garbled(void **state)
 }
 
 /* P2: a number or a run near the end of its range would shut out all that follow. */
-static void what_its_kind_does_not_use_is_garbled(void **state)
+static void a_field_that_its_kind_does_not_use_is_garbled(void **state)
 {
     (void)state;
     static const struct {
@@ -136,7 +136,7 @@ int main(void)
         cmocka_unit_test(each_kind_comes_back),
         cmocka_unit_test(the_longest_fits),
         cmocka_unit_test(a_cut_or_longer_one_is_garbled),
-        cmocka_unit_test(what_its_kind_does_not_use_is_garbled),
+        cmocka_unit_test(a_field_that_its_kind_does_not_use_is_garbled),
         cmocka_unit_test(an_unknown_kind_or_beginning_is_garbled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

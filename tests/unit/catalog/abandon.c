@@ -23,7 +23,7 @@ static void only_what_is_clearly_sooner_is_taken(void **state)
 
 /* The promise has to be beaten too. A newer version that is sooner only because the crossing got
  * slower is not sooner than the promise. */
-static void what_was_promised_is_beaten_or_kept(void **state)
+static void a_promised_time_is_beaten_or_kept(void **state)
 {
     (void)state;
     struct tb_abandon a = {0};
@@ -61,7 +61,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_clearly_sooner_is_taken),
-        cmocka_unit_test(what_was_promised_is_beaten_or_kept),
+        cmocka_unit_test(a_promised_time_is_beaten_or_kept),
         cmocka_unit_test(giving_up_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void a_crossing_whose_chunks_take_long_does_not_stand(void **state)
 }
 
 /* P6: two sites that draw from each other turn to the third, which has it whole. */
-static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
+static void once_it_stands_a_site_that_has_it_whole_is_asked_first(void **state)
 {
     (void)state;
     struct site s;
@@ -82,7 +82,7 @@ static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
 }
 
 /* A third site's report of another is no announcement: a site is asked that announced it itself. */
-static void who_was_only_spoken_of_is_not_asked(void **state)
+static void a_site_that_was_only_spoken_of_is_not_asked(void **state)
 {
     (void)state;
     struct site s;
@@ -141,7 +141,8 @@ static void a_refused_crossing_is_asked_again(void **state)
     site_close(&s);
 }
 
-/* P7, P10: what can never fit is not asked for again, whoever announces it; what is newer is. */
+/* P7, P10: a version that can never fit is not asked for again, at any announcement; a newer one
+ * is. */
 static void a_hopeless_crossing_is_not_asked_again(void **state)
 {
     (void)state;
@@ -207,7 +208,7 @@ static void west_wants_every(struct site *s)
 }
 
 /* The opposite of a_newer_one_replaces_what_has_not_begun. */
-static void who_wants_every_version_gets_them_in_order(void **state)
+static void a_site_that_wants_every_version_gets_them_in_order(void **state)
 {
     (void)state;
     struct site s;
@@ -254,7 +255,7 @@ static void a_crossing_given_up_is_superseded(void **state)
     site_close(&s);
 }
 
-static void what_is_asked_for_by_name_is_not_given_up(void **state)
+static void a_version_asked_for_by_name_is_not_given_up(void **state)
 {
     (void)state;
     struct site s;
@@ -273,16 +274,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_crossing_that_stands_holds_up_no_other),
         cmocka_unit_test(a_crossing_whose_chunks_take_long_does_not_stand),
-        cmocka_unit_test(once_it_stands_who_has_it_whole_is_asked_first),
-        cmocka_unit_test(who_was_only_spoken_of_is_not_asked),
+        cmocka_unit_test(once_it_stands_a_site_that_has_it_whole_is_asked_first),
+        cmocka_unit_test(a_site_that_was_only_spoken_of_is_not_asked),
         cmocka_unit_test(the_configured_order_of_sites_holds),
         cmocka_unit_test(a_refused_crossing_is_asked_again),
         cmocka_unit_test(a_hopeless_crossing_is_not_asked_again),
         cmocka_unit_test(a_crossing_without_a_source_is_given_up),
         cmocka_unit_test(an_exact_wait_makes_it_cross),
-        cmocka_unit_test(who_wants_every_version_gets_them_in_order),
+        cmocka_unit_test(a_site_that_wants_every_version_gets_them_in_order),
         cmocka_unit_test(a_crossing_given_up_is_superseded),
-        cmocka_unit_test(what_is_asked_for_by_name_is_not_given_up),
+        cmocka_unit_test(a_version_asked_for_by_name_is_not_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

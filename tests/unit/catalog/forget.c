@@ -134,7 +134,7 @@ static void a_follower_skips_for_ever(void **state)
 }
 
 /* The twin: one that was retired unheld is new again once a site offers it, and crosses. */
-static void what_is_offered_again_begins_anew(void **state)
+static void a_version_offered_again_begins_anew(void **state)
 {
     (void)state;
     struct site s;
@@ -241,7 +241,7 @@ static uint32_t sites_of(const struct site *s)
 
 /* A version that a peer had when its link broke, and does not announce again within a lease,
  * keeps no row for ever. */
-static void what_a_peer_says_no_more_is_doubted(void **state)
+static void a_word_that_a_peer_says_no_more_is_doubted(void **state)
 {
     (void)state;
     struct site s;
@@ -270,7 +270,7 @@ static void what_a_peer_says_no_more_is_doubted(void **state)
 
 /* P7: the same where each of its sessions is shorter than a lease time. A version that it
  * announces in each of them stays. */
-static void what_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
+static void a_word_that_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
 {
     (void)state;
     struct site s;
@@ -323,7 +323,7 @@ static void a_wait_knows_how_new_a_forgotten_version_is(void **state)
     site_close(&s);
 }
 
-/* P10: who uses most of a table is named, whatever the table. */
+/* P10: the user of most of a table is named, whatever the table. */
 static void the_user_of_most_of_a_table_is_named(void **state)
 {
     (void)state;
@@ -426,13 +426,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(home_publishes_for_ever),
         cmocka_unit_test(a_follower_skips_for_ever),
-        cmocka_unit_test(what_is_offered_again_begins_anew),
+        cmocka_unit_test(a_version_offered_again_begins_anew),
         cmocka_unit_test(a_head_that_nobody_offers_stays),
         cmocka_unit_test(a_share_that_fills_makes_room_by_itself),
         cmocka_unit_test(many_withdrawals_at_once_fill_no_table),
         cmocka_unit_test(a_full_share_takes_no_row_for_what_is_over),
-        cmocka_unit_test(what_a_peer_says_no_more_is_doubted),
-        cmocka_unit_test(what_a_peer_says_no_more_in_short_sessions_is_doubted),
+        cmocka_unit_test(a_word_that_a_peer_says_no_more_is_doubted),
+        cmocka_unit_test(a_word_that_a_peer_says_no_more_in_short_sessions_is_doubted),
         cmocka_unit_test(a_wait_knows_how_new_a_forgotten_version_is),
         cmocka_unit_test(the_user_of_most_of_a_table_is_named),
         cmocka_unit_test(use_returns_to_where_it_began),

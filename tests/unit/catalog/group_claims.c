@@ -37,7 +37,7 @@ static void a_members_word_moves_nobody_else(void **state)
 }
 
 /* P2: a follower hears late of what its worker computes from, and then it is the group's. */
-static void what_becomes_known_is_the_groups(void **state)
+static void an_identity_that_becomes_known_is_the_groups(void **state)
 {
     (void)state;
     struct site s;
@@ -85,7 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_members_word_moves_nobody_else),
-        cmocka_unit_test(what_becomes_known_is_the_groups),
+        cmocka_unit_test(an_identity_that_becomes_known_is_the_groups),
         cmocka_unit_test(a_group_belongs_to_its_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

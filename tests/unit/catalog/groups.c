@@ -210,7 +210,7 @@ static void backwards_after_a_withdrawal(void **state)
     site_close(&s);
 }
 
-/* Withdrawn while some are there and some are not: who is not, does not go there. */
+/* Withdrawn while some are there and some are not: one that is not does not go there. */
 static void withdrawn_between_go_and_activate(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void a_namesake_takes_nobodys_place(void **state)
 }
 
 /* P3: a restarted catalog does not know who got go; the members do. */
-static void what_a_member_computes_from_is_the_groups(void **state)
+static void a_members_version_is_the_groups(void **state)
 {
     (void)state;
     struct site s;
@@ -400,7 +400,8 @@ static void in_the_way(struct site *s, const char *name, uint64_t uid, enum tb_c
     assert_string_equal(o.group.text, kind == TB_OBSTACLE_NONE ? "" : "g");
 }
 
-/* P10: who is refused with bad_state hears what stands in the way, and by what way it goes on. */
+/* P10: a worker that is refused with bad_state hears what stands in the way, and by what way it
+ * goes on. */
 static void bad_state_has_a_reason(void **state)
 {
     (void)state;
@@ -571,7 +572,7 @@ int main(void)
         cmocka_unit_test(places_in_a_group_are_taken_once),
         cmocka_unit_test(a_restarted_worker_takes_its_own_place),
         cmocka_unit_test(a_namesake_takes_nobodys_place),
-        cmocka_unit_test(what_a_member_computes_from_is_the_groups),
+        cmocka_unit_test(a_members_version_is_the_groups),
         cmocka_unit_test(a_catalog_that_forgot_takes_nobody_back),
         cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),
         cmocka_unit_test(a_member_that_computes_from_nothing_says_so),

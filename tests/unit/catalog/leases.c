@@ -1,4 +1,5 @@
-/* leases.c - tests of gateway/catalog/leases.c: who is believed to live (P6), and who is not.
+/* leases.c - tests of gateway/catalog/leases.c: which workers are believed to live (P6), and which
+ * are not.
  *
  * Covers: gateway/catalog/leases.c gateway/catalog/rows/session_rows.c
  * Covers: gateway/catalog/catalog_clock.c */

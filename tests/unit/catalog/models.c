@@ -254,7 +254,7 @@ static struct tb_catalog_run stored_run(uint64_t order, const char *key, bool fe
 }
 
 /* A full table forgets runs that the store keeps, and their keys may begin others: the
- * newer of two is the key's, and no start is refused for it. The twin: what the store
+ * newer of two is the key's, and no start is refused for it. The twin: a run that the store
  * cannot have written is refused. */
 static void a_key_that_began_again_is_its_newer_runs(void **state)
 {
@@ -331,7 +331,7 @@ static struct tb_catalog_known_run remembered(uint64_t order, uint64_t number, u
     return (struct tb_catalog_known_run){name_of("policy"), order, number, id_of(id)};
 }
 
-/* P2: what another site remembers makes the next run newer; runs here that are older publish
+/* P2: a run that another site remembers makes the next run newer; runs here that are older publish
  * nothing, where the store is doubted. */
 static void a_remembered_run_is_below_the_next(void **state)
 {

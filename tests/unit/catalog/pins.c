@@ -206,7 +206,7 @@ static void a_model_has_one_pin(void **state)
     site_close(&s);
 }
 
-static void what_is_not_whole_here_is_not_pinned(void **state)
+static void a_version_that_is_not_whole_here_is_not_pinned(void **state)
 {
     (void)state;
     struct site s;
@@ -301,7 +301,7 @@ int main(void)
         cmocka_unit_test(a_way_back_that_is_called_off),
         cmocka_unit_test(members_that_come_with_a_newer_version_go_back),
         cmocka_unit_test(a_model_has_one_pin),
-        cmocka_unit_test(what_is_not_whole_here_is_not_pinned),
+        cmocka_unit_test(a_version_that_is_not_whole_here_is_not_pinned),
         cmocka_unit_test(a_pin_outlives_its_version),
         cmocka_unit_test(a_restart_keeps_the_pin),
         cmocka_unit_test(a_pinned_version_crosses_again_first),

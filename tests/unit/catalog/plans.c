@@ -133,7 +133,7 @@ static void without_a_source_it_waits(void **state)
 
 /* P1: it found a chunk of its staging damaged. It is no whole copy until the chunk came again, and
  * gets a source for it. */
-static void what_is_damaged_gets_a_source_again(void **state)
+static void a_damaged_copy_gets_a_source_again(void **state)
 {
     (void)state;
     struct site s;
@@ -174,9 +174,9 @@ static void a_failed_source_is_avoided_until_it_shows_progress(void **state)
     site_close(&s);
 }
 
-/* P6: who reads from the same source gets nothing either until it has noticed, too: the first to
+/* P6: another reader of the same source gets nothing either until it has noticed, too: the first to
  * notice goes to the gateway, though that feeds the source, and the next comes behind it. */
-static void who_reads_from_what_failed_is_no_way_out(void **state)
+static void a_reader_of_a_failed_source_is_no_way_out(void **state)
 {
     (void)state;
     struct site s;
@@ -239,7 +239,7 @@ static enum tb_status reads_only(struct site *s, const char *worker, bool whole)
 
 /* P3 P6: a worker that keeps a version in a form of its own is nobody's source, who waited for it
  * goes elsewhere, and what it has is no copy. */
-static void who_reads_only_is_no_source_and_no_copy(void **state)
+static void a_worker_that_reads_only_is_no_source_and_no_copy(void **state)
 {
     (void)state;
     struct site s;
@@ -258,9 +258,9 @@ static void who_reads_only_is_no_source_and_no_copy(void **state)
 }
 
 /* P6: a worker whose word of where it can be read was lost, as one that said it before a restarted
- * gateway knew the version: who waited for that word goes elsewhere once it is whole, and nobody is
- * sent to it until it says it again. */
-static void who_is_whole_and_said_not_where_is_no_source(void **state)
+ * gateway knew the version: a reader that waited for that word goes elsewhere once it is whole, and
+ * nobody is sent to it until it says it again. */
+static void a_whole_worker_without_an_address_is_no_source(void **state)
 {
     (void)state;
     struct site s;
@@ -298,7 +298,7 @@ static void whole_readers_read_no_more(void **state)
 
 /* P6: a worker that did not answer a reader, or the site, is not found out by each of those who
  * come next; nor is who reads from it. Its next word ends that. */
-static void nobody_is_sent_to_who_does_not_answer(void **state)
+static void nobody_is_sent_to_a_silent_source(void **state)
 {
     (void)state;
     struct site s;
@@ -328,7 +328,7 @@ static void nobody_is_sent_to_who_does_not_answer(void **state)
 
 /* P6: also of a version that it stages while it is silent, as a restarted catalog hears
  * of it, and of a rank. */
-static void who_does_not_answer_is_no_source_of_any_version(void **state)
+static void a_silent_source_is_none_of_any_version(void **state)
 {
     (void)state;
     struct site s;
@@ -417,7 +417,7 @@ static void a_rank_that_does_not_answer_is_left_alone(void **state)
     site_close(&s);
 }
 
-/* P6: who comes after such a rank has gone, and is given its row, has failed nobody. */
+/* P6: a worker that comes after such a rank has gone, and is given its row, has failed nobody. */
 static void nobody_is_avoided_in_place_of_a_rank(void **state)
 {
     (void)state;
@@ -576,16 +576,16 @@ int main(void)
         cmocka_unit_test(workers_without_proofs_read_from_the_gateway),
         cmocka_unit_test(a_release_moves_its_readers),
         cmocka_unit_test(without_a_source_it_waits),
-        cmocka_unit_test(what_is_damaged_gets_a_source_again),
+        cmocka_unit_test(a_damaged_copy_gets_a_source_again),
         cmocka_unit_test(a_failed_source_is_avoided_until_it_shows_progress),
-        cmocka_unit_test(who_reads_from_what_failed_is_no_way_out),
+        cmocka_unit_test(a_reader_of_a_failed_source_is_no_way_out),
         cmocka_unit_test(the_only_source_is_tried_again),
         cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
-        cmocka_unit_test(who_reads_only_is_no_source_and_no_copy),
-        cmocka_unit_test(who_is_whole_and_said_not_where_is_no_source),
+        cmocka_unit_test(a_worker_that_reads_only_is_no_source_and_no_copy),
+        cmocka_unit_test(a_whole_worker_without_an_address_is_no_source),
         cmocka_unit_test(whole_readers_read_no_more),
-        cmocka_unit_test(nobody_is_sent_to_who_does_not_answer),
-        cmocka_unit_test(who_does_not_answer_is_no_source_of_any_version),
+        cmocka_unit_test(nobody_is_sent_to_a_silent_source),
+        cmocka_unit_test(a_silent_source_is_none_of_any_version),
         cmocka_unit_test(a_rank_that_does_not_answer_is_left_alone),
         cmocka_unit_test(a_rank_in_place_is_read_by_its_own_host),
         cmocka_unit_test(a_rank_that_failed_is_avoided),

@@ -112,7 +112,7 @@ static void a_slow_first_of_a_chain_is_found(void **state)
     site_close(&s);
 }
 
-/* The twin: where the chain is as fast as before whoever leads it, two are tried and nobody
+/* The twin: where the chain is as fast as before behind any leader, two are tried and nobody
  * is slow; versions after it are not troubled, unless the first of a chain reads at under
  * half of what was seen here. */
 static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
@@ -151,9 +151,9 @@ static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
     site_close(&s);
 }
 
-/* P6: what was tried with those who read it before says nothing of those who come when
+/* P6: a trial with those who read it before says nothing of those who come when
  * all of them have ended. */
-static void who_comes_when_all_have_ended_is_searched_anew(void **state)
+static void a_chain_begun_when_all_have_ended_is_searched_anew(void **state)
 {
     (void)state;
     struct site s;
@@ -327,8 +327,8 @@ static void a_first_of_a_chain_that_was_cut_off_tries_again(void **state)
     site_close(&s);
 }
 
-/* P6: nothing comes from a source that itself reads as well as any: who reads from it is sent
- * elsewhere, and does not come back for what the source gets meanwhile. */
+/* P6: nothing comes from a source that itself reads as well as any: its reader is sent elsewhere,
+ * and does not come back for what the source gets meanwhile. */
 static void a_source_that_gives_nothing_is_left(void **state)
 {
     (void)state;
@@ -407,8 +407,9 @@ static void a_version_is_looked_at_once_in_10_ms(void **state)
     site_close(&s);
 }
 
-/* P6: who was tried is no leaf: a worker that joins comes behind it, and shares nobody's NIC. */
-static void who_joins_after_a_trial_comes_behind_it(void **state)
+/* P6: a worker that was tried is no leaf: a worker that joins comes behind it, and shares nobody's
+ * NIC. */
+static void a_worker_that_joins_after_a_trial_comes_behind_it(void **state)
 {
     (void)state;
     struct site s;
@@ -424,7 +425,7 @@ static void who_joins_after_a_trial_comes_behind_it(void **state)
     site_close(&s);
 }
 
-/* P6: where workers join one after another the first holds much more than who came later, and is
+/* P6: where workers join one after another the first holds much more than later ones, and is
  * not put behind them. */
 static void where_workers_join_later_nobody_is_tried(void **state)
 {
@@ -445,8 +446,9 @@ static void where_workers_join_later_nobody_is_tried(void **state)
     site_close(&s);
 }
 
-/* The other twin: who has nearly all that its source has waits for it, and holds up nobody. */
-static void who_waits_for_its_source_is_not_tried(void **state)
+/* The other twin: a worker that has nearly all that its source has waits for it, and holds up
+ * nobody. */
+static void a_worker_that_waits_for_its_source_is_not_tried(void **state)
 {
     (void)state;
     struct site s;
@@ -470,7 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
-        cmocka_unit_test(who_comes_when_all_have_ended_is_searched_anew),
+        cmocka_unit_test(a_chain_begun_when_all_have_ended_is_searched_anew),
         cmocka_unit_test(a_first_of_a_chain_that_gets_nothing_is_found),
         cmocka_unit_test(a_first_of_a_chain_that_never_got_anything_is_found),
         cmocka_unit_test(three_that_get_nothing_before_the_others_are_found),
@@ -480,9 +482,9 @@ int main(void)
         cmocka_unit_test(a_source_that_gives_nothing_is_left),
         cmocka_unit_test(two_slow_ones_before_the_others_are_found),
         cmocka_unit_test(a_version_is_looked_at_once_in_10_ms),
-        cmocka_unit_test(who_joins_after_a_trial_comes_behind_it),
+        cmocka_unit_test(a_worker_that_joins_after_a_trial_comes_behind_it),
         cmocka_unit_test(where_workers_join_later_nobody_is_tried),
-        cmocka_unit_test(who_waits_for_its_source_is_not_tried),
+        cmocka_unit_test(a_worker_that_waits_for_its_source_is_not_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a
+/* plans_slow.c - tests of gateway/catalog/rules/plans.c: a worker slower than the others becomes a
  * leaf, and holds nobody up (P6).
  *
  * Covers: gateway/catalog/rules/plans.c gateway/catalog/rows/source_links.c */
@@ -25,8 +25,8 @@ static void chain_with_a_brake(struct site *s, uint64_t rate)
     }
 }
 
-/* P6: who holds up those behind it becomes a leaf: its reader takes its place, and it comes behind
- * that one; nobody else moves. */
+/* P6: a worker that holds up those behind it becomes a leaf: its reader takes its place, and it
+ * comes behind that one; nobody else moves. */
 static void a_slow_worker_becomes_a_leaf(void **state)
 {
     (void)state;
@@ -42,7 +42,7 @@ static void a_slow_worker_becomes_a_leaf(void **state)
 /* P6: the source of a worker has stopped, which first looks like slowness of the worker. The
  * worker that is to take its place is not taken in there, so it stays. When it notices, it goes
  * on at once, and not behind the other, which still waits for an answer. */
-static void nobody_is_put_behind_who_waits_for_the_stopped(void **state)
+static void nobody_is_put_behind_a_waiter_for_the_stopped(void **state)
 {
     (void)state;
     struct site s;
@@ -56,8 +56,8 @@ static void nobody_is_put_behind_who_waits_for_the_stopped(void **state)
     site_close(&s);
 }
 
-/* The twin: what had stopped goes on and answers, late. */
-static void who_is_slow_goes_behind_who_was_taken_in_late(void **state)
+/* The twin: a worker that had stopped goes on and answers, late. */
+static void a_slow_worker_goes_behind_a_late_one(void **state)
 {
     (void)state;
     struct site s;
@@ -99,7 +99,7 @@ static void a_worker_that_gets_nothing_becomes_a_leaf(void **state)
 }
 
 /* The twin: there is nothing more for them. */
-static void who_waits_for_its_source_is_not_slow(void **state)
+static void a_worker_that_waits_for_its_source_is_not_slow(void **state)
 {
     (void)state;
     struct site s;
@@ -122,7 +122,7 @@ static void who_waits_for_its_source_is_not_slow(void **state)
 }
 
 /* P6: it is one of the next version too, from the beginning; unless it kept up with one. */
-static void who_was_slow_begins_as_a_leaf(void **state)
+static void a_worker_that_was_slow_begins_as_a_leaf(void **state)
 {
     (void)state;
     for (uint32_t forgiven = 0; forgiven < 2; forgiven++) {
@@ -159,7 +159,7 @@ static void who_was_slow_begins_as_a_leaf(void **state)
 }
 
 /* The twin: half of what the others do is not slow. */
-static void who_keeps_up_stays(void **state)
+static void a_worker_that_keeps_up_stays(void **state)
 {
     (void)state;
     struct site s;
@@ -191,12 +191,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
-        cmocka_unit_test(nobody_is_put_behind_who_waits_for_the_stopped),
-        cmocka_unit_test(who_is_slow_goes_behind_who_was_taken_in_late),
+        cmocka_unit_test(nobody_is_put_behind_a_waiter_for_the_stopped),
+        cmocka_unit_test(a_slow_worker_goes_behind_a_late_one),
         cmocka_unit_test(a_worker_that_gets_nothing_becomes_a_leaf),
-        cmocka_unit_test(who_waits_for_its_source_is_not_slow),
-        cmocka_unit_test(who_was_slow_begins_as_a_leaf),
-        cmocka_unit_test(who_keeps_up_stays),
+        cmocka_unit_test(a_worker_that_waits_for_its_source_is_not_slow),
+        cmocka_unit_test(a_worker_that_was_slow_begins_as_a_leaf),
+        cmocka_unit_test(a_worker_that_keeps_up_stays),
         cmocka_unit_test(a_word_that_nobody_looked_at_counts_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

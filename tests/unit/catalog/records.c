@@ -49,7 +49,7 @@ static bool lost(struct site *s, const char *via, uint16_t why)
     return tb_records_lost(s->c, s->now, &name, why);
 }
 
-static void what_a_peer_says_of_itself_is_known(void **state)
+static void a_peers_word_about_itself_is_known(void **state)
 {
     (void)state;
     struct site s;
@@ -267,7 +267,7 @@ static void silence_over_a_link_that_is_up_is_no_knowledge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_peer_says_of_itself_is_known),
+        cmocka_unit_test(a_peers_word_about_itself_is_known),
         cmocka_unit_test(a_link_that_is_down_leaves_what_was_said_and_its_age),
         cmocka_unit_test(a_site_itself_is_believed_before_a_relay),
         cmocka_unit_test(of_relays_the_nearer_is_believed),

@@ -53,7 +53,7 @@ static void keep_counts_whole_versions_head_included(void **state)
 }
 
 /* A version ends while its memory leaves already: that is told and given back once. */
-static void what_leaves_already_leaves_once(void **state)
+static void a_version_that_leaves_leaves_once(void **state)
 {
     (void)state;
     struct site s;
@@ -99,7 +99,7 @@ static void versions_with_readers_stay(void **state)
     site_close(&s);
 }
 
-/* The twin, P6: who pins for over pin_max loses the pin, and is told. */
+/* The twin, P6: a pin of over pin_max is lost, and its owner is told. */
 static void a_pin_does_not_last_for_ever(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void keep_spares_the_base_of_a_crossing(void **state)
 /* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next
  * version is a delta against that. (The base of the version before is known as one for a tick
  * longer than its crossing lasts.) Who needs room takes it all the same. */
-static void what_is_spared_takes_no_newer_ones_place(void **state)
+static void a_spared_version_takes_no_newer_ones_place(void **state)
 {
     (void)state;
     for (int pinned = 0; pinned < 2; pinned++) {
@@ -341,7 +341,7 @@ static void what_is_spared_takes_no_newer_ones_place(void **state)
     }
 }
 
-/* P6: its twin: who needs room takes a base too, but last: nothing that a trainer waits
+/* P6: its twin: a version that needs room takes a base too, but last: nothing that a trainer waits
  * for depends on a link. */
 static void room_takes_a_base_last(void **state)
 {
@@ -395,8 +395,8 @@ static void one_that_may_be_lost_makes_room_for_a_newer(void **state)
     site_close(&s);
 }
 
-/* P6: nor does a part of a version that the sites with the rest gave up: whoever reports of it is
- * nobody to ask. (By the seeded world, seed 60868: three of these filled an arena for good.) */
+/* P6: nor does a part of a version that the sites with the rest gave up: a site that reports of it
+ * is nobody to ask. (By the seeded world, seed 60868: three of these filled an arena for good.) */
 static void one_that_nobody_gives_any_more_makes_room_for_a_newer(void **state)
 {
     (void)state;
@@ -432,12 +432,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keep_counts_whole_versions_head_included),
-        cmocka_unit_test(what_leaves_already_leaves_once),
+        cmocka_unit_test(a_version_that_leaves_leaves_once),
         cmocka_unit_test(versions_with_readers_stay),
         cmocka_unit_test(a_pin_does_not_last_for_ever),
         cmocka_unit_test(an_operators_pin_does),
         cmocka_unit_test(keep_spares_the_base_of_a_crossing),
-        cmocka_unit_test(what_is_spared_takes_no_newer_ones_place),
+        cmocka_unit_test(a_spared_version_takes_no_newer_ones_place),
         cmocka_unit_test(room_takes_a_base_last),
         cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
         cmocka_unit_test(room_is_made_in_order),

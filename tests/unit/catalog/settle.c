@@ -61,7 +61,7 @@ static void restarted(struct site *s, uint32_t keep)
     east_reopen(s, keep);
 }
 
-/* P3: what the store and the arena hold is served at once, and the store is not
+/* P3: a version that the store and the arena hold is served at once, and the store is not
  * written again for it. */
 static void a_restarted_catalog_serves_what_it_finds(void **state)
 {
@@ -219,7 +219,7 @@ static void an_open_version_is_sealed_again(void **state)
 /* P3: the store lost that version 6 was ready, a reboot took the arena, and the ranks have their
  * memory back. West has all of it, and says so: it is not lost. No peer says whether it was
  * ready (P8). A rank that was in the middle of it begins anew. */
-static void what_the_store_calls_open_is_not_lost(void **state)
+static void a_version_that_the_store_calls_open_is_not_lost(void **state)
 {
     (void)state;
     static const struct tb_name west = {"west"};
@@ -247,7 +247,7 @@ static void what_the_store_calls_open_is_not_lost(void **state)
     site_close(&s);
 }
 
-/* P2: what the arena holds of it is not enough: ready is said only by ranks that are there. */
+/* P2: the chunks of it in the arena are not enough: ready is said only by ranks that are there. */
 static void a_restored_open_version_waits_for_all_its_ranks(void **state)
 {
     (void)state;
@@ -365,7 +365,7 @@ int main(void)
         cmocka_unit_test(the_first_start_has_nobody_to_wait_for),
         cmocka_unit_test(a_pause_does_not_end_recovery),
         cmocka_unit_test(an_open_version_is_sealed_again),
-        cmocka_unit_test(what_the_store_calls_open_is_not_lost),
+        cmocka_unit_test(a_version_that_the_store_calls_open_is_not_lost),
         cmocka_unit_test(a_restored_open_version_waits_for_all_its_ranks),
         cmocka_unit_test(a_run_that_only_the_arena_knows_is_older),
         cmocka_unit_test(regions_of_ended_versions_are_given_back),

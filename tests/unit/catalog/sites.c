@@ -59,7 +59,7 @@ static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
 }
 
 /* ...one begun is finished. */
-static void what_has_begun_is_finished(void **state)
+static void a_crossing_that_has_begun_is_finished(void **state)
 {
     (void)state;
     struct site s;
@@ -172,7 +172,7 @@ static void lost_elsewhere_is_not_lost_at_a_worker(void **state)
 /* P3 P6: a chunk rots, home hears over a new link that not all of it is here, and it
  * comes back (from files, say): home hears of that too, or it calls lost what is here.
  * Found by the seeded world. */
-static void what_is_whole_again_is_told_again(void **state)
+static void a_version_that_is_whole_again_is_told_again(void **state)
 {
     (void)state;
     struct site s;
@@ -211,9 +211,9 @@ static void another_site_goes_on_when_home_is_away(void **state)
     site_close(&s);
 }
 
-/* P6: what left a site while its link was down is not announced again, and after a lease time it is
- * not waited for: found by the seeded world. */
-static void what_is_not_announced_again_is_there_no_more(void **state)
+/* P6: a version that left a site while its link was down is not announced again, and after a lease
+ * time it is not waited for: found by the seeded world. */
+static void a_version_not_announced_again_is_there_no_more(void **state)
 {
     (void)state;
     struct site s;
@@ -233,7 +233,7 @@ static void what_is_not_announced_again_is_there_no_more(void **state)
 
 /* P6: nor what it said last in a session that another took the place of at once; a model that wants
  * every version, the oldest first, waited for it for ever. By the seeded world, seed 21382. */
-static void what_a_replaced_session_announced_is_not_waited_for(void **state)
+static void a_version_of_a_replaced_session_is_not_waited_for(void **state)
 {
     (void)state;
     struct site s;
@@ -250,7 +250,7 @@ static void what_a_replaced_session_announced_is_not_waited_for(void **state)
 }
 
 /* The twin: said again it stays. */
-static void what_is_announced_again_is_still_there(void **state)
+static void a_version_announced_again_is_still_there(void **state)
 {
     (void)state;
     struct site s;
@@ -342,17 +342,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newer_one_replaces_what_has_not_begun),
         cmocka_unit_test(a_new_life_of_its_only_source_ends_no_crossing),
-        cmocka_unit_test(what_has_begun_is_finished),
+        cmocka_unit_test(a_crossing_that_has_begun_is_finished),
         cmocka_unit_test(an_open_version_is_nobodys_business),
         cmocka_unit_test(an_open_version_that_fails_is_freed),
         cmocka_unit_test(withdrawn_spreads),
         cmocka_unit_test(lost_elsewhere_is_not_lost_here),
         cmocka_unit_test(lost_elsewhere_is_not_lost_at_a_worker),
-        cmocka_unit_test(what_is_whole_again_is_told_again),
+        cmocka_unit_test(a_version_that_is_whole_again_is_told_again),
         cmocka_unit_test(another_site_goes_on_when_home_is_away),
-        cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
-        cmocka_unit_test(what_a_replaced_session_announced_is_not_waited_for),
-        cmocka_unit_test(what_is_announced_again_is_still_there),
+        cmocka_unit_test(a_version_not_announced_again_is_there_no_more),
+        cmocka_unit_test(a_version_of_a_replaced_session_is_not_waited_for),
+        cmocka_unit_test(a_version_announced_again_is_still_there),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(home_believes_no_end),
         cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),

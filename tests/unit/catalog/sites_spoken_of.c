@@ -17,7 +17,7 @@ static enum tb_status reported(struct site *s, const char *site, uint64_t uid)
     return tb_catalog_site_progress(s->c, s->now, &p);
 }
 
-/* P3: what this site holds is its own to say. */
+/* P3: the word on this site's holdings is its own. */
 static void a_peers_word_is_no_second_copy_here(void **state)
 {
     (void)state;
@@ -35,7 +35,7 @@ static void a_peers_word_is_no_second_copy_here(void **state)
 }
 
 /* P6: a peer that speaks of many sites keeps none out that speaks itself. */
-static void who_is_spoken_of_gives_way_to_who_speaks(void **state)
+static void a_site_spoken_of_gives_way_to_one_that_speaks(void **state)
 {
     (void)state;
     static const char *const spoken_of[] = {"a", "b", "c", "d"}; /* as many as there are places */
@@ -60,7 +60,7 @@ static void who_is_spoken_of_gives_way_to_who_speaks(void **state)
 }
 
 /* The twin: a name that has nothing any more makes room for the next one that is spoken of. */
-static void who_has_nothing_any_more_gives_way_to_who_is_spoken_of(void **state)
+static void a_site_with_nothing_gives_way_to_one_spoken_of(void **state)
 {
     (void)state;
     static const char *const spoken_of[] = {"a", "b", "c", "d"};
@@ -96,9 +96,9 @@ static void a_row_that_changes_hands_leaves_nothing_unsettled(void **state)
     site_close(&s);
 }
 
-/* P7: what peers say of others takes no place from who is here, and gives way to what
+/* P7: the word of peers on others takes no place from those that are here, and gives way to what
  * they have themselves. */
-static void what_is_spoken_of_takes_no_place_from_who_is_here(void **state)
+static void a_row_spoken_of_takes_no_place_from_one_that_is_here(void **state)
 {
     (void)state;
     struct site s;
@@ -133,9 +133,9 @@ static bool is_known_at(const struct site *s, const char *site, uint64_t number)
     return false;
 }
 
-/* P6: what gives way is not the head, in whatever order it was spoken of, and of the
+/* P6: the row that gives way is not the head, in whatever order it was spoken of, and of the
  * others the first that was. */
-static void what_is_spoken_of_the_head_gives_way_last(void **state)
+static void the_head_spoken_of_gives_way_last(void **state)
 {
     (void)state;
     struct site s;
@@ -164,11 +164,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peers_word_is_no_second_copy_here),
-        cmocka_unit_test(who_is_spoken_of_gives_way_to_who_speaks),
-        cmocka_unit_test(who_has_nothing_any_more_gives_way_to_who_is_spoken_of),
+        cmocka_unit_test(a_site_spoken_of_gives_way_to_one_that_speaks),
+        cmocka_unit_test(a_site_with_nothing_gives_way_to_one_spoken_of),
         cmocka_unit_test(a_row_that_changes_hands_leaves_nothing_unsettled),
-        cmocka_unit_test(what_is_spoken_of_takes_no_place_from_who_is_here),
-        cmocka_unit_test(what_is_spoken_of_the_head_gives_way_last),
+        cmocka_unit_test(a_row_spoken_of_takes_no_place_from_one_that_is_here),
+        cmocka_unit_test(the_head_spoken_of_gives_way_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

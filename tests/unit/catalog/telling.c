@@ -10,7 +10,7 @@
 #include "gateway/catalog/workers.h"
 #include "site.h"
 
-/* P3: what others build on is on disk before they hear of it. */
+/* P3: a row that others build on is on disk before they hear of it. */
 static void durable_things_come_out_first(void **state)
 {
     (void)state;
@@ -58,7 +58,7 @@ static void nothing_is_lost_when_nobody_drains(void **state)
 
 /* P3: while a row is on its way to the disk, nothing comes out that others could
  * build on; all else does. */
-static void what_rests_on_an_unsaved_row_waits(void **state)
+static void a_word_about_an_unsaved_row_waits(void **state)
 {
     (void)state;
     struct site s;
@@ -249,7 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durable_things_come_out_first),
         cmocka_unit_test(nothing_is_lost_when_nobody_drains),
-        cmocka_unit_test(what_rests_on_an_unsaved_row_waits),
+        cmocka_unit_test(a_word_about_an_unsaved_row_waits),
         cmocka_unit_test(an_unsaved_row_holds_up_its_own_alone),
         cmocka_unit_test(random_requests_do_no_harm),
     };

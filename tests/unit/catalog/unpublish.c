@@ -77,9 +77,9 @@ static enum tb_status gone(struct site *s, const char *rank, uint64_t uid, uint3
     return tb_catalog_unpublish_gone(s->c, s->now, &session, &id, shard, TB_MS(drain_ms));
 }
 
-/* P1: memory that goes at the end of the drain is offered to nobody after it, and P3: what is
- * lost by that is told. */
-static void what_is_gone_does_not_come_back(void **state)
+/* P1: memory that goes at the end of the drain is offered to nobody after it, and P3: a
+ * version that is lost by that is told. */
+static void a_version_that_is_gone_does_not_come_back(void **state)
 {
     (void)state;
     struct site s;
@@ -97,8 +97,8 @@ static void what_is_gone_does_not_come_back(void **state)
     site_close(&s);
 }
 
-/* The twin: what the gateway takes in time is not lost. */
-static void what_was_taken_before_it_is_gone_is_kept(void **state)
+/* The twin: a version that the gateway takes in time is not lost. */
+static void a_version_taken_before_it_is_gone_is_kept(void **state)
 {
     (void)state;
     struct site s;
@@ -225,7 +225,7 @@ static enum tb_status seal_at(struct site *s, uint64_t uid, uint32_t shard, uint
 
 /* P3: sealed at another export meanwhile, its memory is there again; the same seal said twice (P4)
  * brings nothing back. */
-static void what_is_sealed_again_is_not_gone(void **state)
+static void a_shard_sealed_again_is_not_gone(void **state)
 {
     (void)state;
     for (uint32_t again = 0; again < 2; again++) {
@@ -244,7 +244,7 @@ static void what_is_sealed_again_is_not_gone(void **state)
 
 /* P6: it is in sight again at once. Else it went once home had that shard, and its rank never heard
  * that the version is kept. */
-static void what_is_sealed_again_hears_of_its_version(void **state)
+static void a_shard_sealed_again_hears_of_its_version(void **state)
 {
     (void)state;
     struct site s;
@@ -271,9 +271,9 @@ static void what_is_sealed_again_hears_of_its_version(void **state)
     site_close(&s);
 }
 
-/* P10: what was hidden with it has its answer from another, and who asked for all
- * hears that one stays. */
-static void what_is_sealed_again_parts_from_the_others(void **state)
+/* P10: a reference that was hidden with it has its answer from another, and the asker for all hears
+ * that one stays. */
+static void a_shard_sealed_again_parts_from_the_others(void **state)
 {
     (void)state;
     for (uint32_t shard = 0; shard < 2; shard++) { /* one of them leads */
@@ -348,7 +348,7 @@ static void another_rank_with_the_same_digest_is_not_enough(void **state)
 }
 
 /* P3: nor is a worker that says that it has all of it, nor a site that nobody called durable. */
-static void what_others_say_lets_no_rank_go(void **state)
+static void the_word_of_others_lets_no_rank_go(void **state)
 {
     (void)state;
     struct site s;
@@ -441,7 +441,7 @@ static void a_reference_on_its_way_out_is_no_keeper(void **state)
     site_close(&s);
 }
 
-static void what_retention_does_not_need_goes_at_once(void **state)
+static void a_version_that_retention_does_not_need_goes_at_once(void **state)
 {
     (void)state;
     struct site s;
@@ -501,22 +501,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gateway_first_takes_what_it_lacks),
         cmocka_unit_test(the_reference_stays_when_it_cannot),
-        cmocka_unit_test(what_is_gone_does_not_come_back),
-        cmocka_unit_test(what_was_taken_before_it_is_gone_is_kept),
+        cmocka_unit_test(a_version_that_is_gone_does_not_come_back),
+        cmocka_unit_test(a_version_taken_before_it_is_gone_is_kept),
         cmocka_unit_test(one_that_goes_takes_no_other_with_it),
         cmocka_unit_test(one_that_goes_goes_by_itself),
         cmocka_unit_test(a_farewell_ends_the_drain),
-        cmocka_unit_test(what_is_sealed_again_is_not_gone),
-        cmocka_unit_test(what_is_sealed_again_hears_of_its_version),
-        cmocka_unit_test(what_is_sealed_again_parts_from_the_others),
+        cmocka_unit_test(a_shard_sealed_again_is_not_gone),
+        cmocka_unit_test(a_shard_sealed_again_hears_of_its_version),
+        cmocka_unit_test(a_shard_sealed_again_parts_from_the_others),
         cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_not_enough),
-        cmocka_unit_test(what_others_say_lets_no_rank_go),
+        cmocka_unit_test(the_word_of_others_lets_no_rank_go),
         cmocka_unit_test(a_spot_rank_with_the_same_digest_is_not),
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
         cmocka_unit_test(a_reference_on_its_way_out_is_no_keeper),
-        cmocka_unit_test(what_retention_does_not_need_goes_at_once),
+        cmocka_unit_test(a_version_that_retention_does_not_need_goes_at_once),
         cmocka_unit_test(one_shard_leaves_and_the_other_stays),
         cmocka_unit_test(an_ended_version_lets_go),
     };

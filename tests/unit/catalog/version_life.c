@@ -128,7 +128,7 @@ static void a_search_takes_the_listed_steps_and_no_other(void **state)
         }
 }
 
-static void what_the_store_remembers_is_told_as_it_was_but_kept(void **state)
+static void a_version_of_the_store_is_told_as_it_was_but_kept(void **state)
 {
     (void)state;
     for (int s = TB_VERSION_OPEN; s < TB_CATALOG_STATE_END; s++) {
@@ -155,7 +155,7 @@ int main(void)
         cmocka_unit_test(a_copy_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(a_crossing_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(a_search_takes_the_listed_steps_and_no_other),
-        cmocka_unit_test(what_the_store_remembers_is_told_as_it_was_but_kept),
+        cmocka_unit_test(a_version_of_the_store_is_told_as_it_was_but_kept),
         cmocka_unit_test(an_end_that_is_told_is_an_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

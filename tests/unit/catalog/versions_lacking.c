@@ -1,5 +1,5 @@
 /* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version
- * is asked of whoever may have it, and it is lost when nobody has (P3, P6).
+ * is asked of sites that may have it, and it is lost when nobody has (P3, P6).
  *
  * Covers: gateway/catalog/rules/version_rules.c gateway/catalog/rules/landing_rules.c */
 #include <stdio.h>
@@ -47,8 +47,8 @@ static void rots_under_a_reader(struct site *s)
     rots(s, SHARD_CHUNKS - 1);
 }
 
-/* P6: what was here may be with a reader that has a part: home reads from it what it has, and it
- * becomes whole from the rest. */
+/* P6: chunks that were here may be with a reader that has a part: home reads from it what it has,
+ * and it becomes whole from the rest. */
 static void a_rotten_chunk_comes_back_from_a_reader(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void a_rotten_chunk_comes_back_from_a_reader(void **state)
     site_close(&s);
 }
 
-/* The twin: nothing comes for a lease time, whoever joins meanwhile; the verdict has a
+/* The twin: nothing comes for a lease time, even where others join meanwhile; the verdict has a
  * deadline of its own. */
 static void a_rotten_chunk_that_no_reader_has_is_lost(void **state)
 {
@@ -254,7 +254,7 @@ static void half_landed(struct site *s, struct tb_catalog_site_progress *p)
 
 /* P3 P6: a chunk may rot while others land, so that the count is no smaller: that it was here is
  * not forgotten, and a site that is cut off may have it. By the seeded world, seed 45230. */
-static void what_rots_while_others_land_was_here(void **state)
+static void a_chunk_that_rots_while_others_land_was_here(void **state)
 {
     (void)state;
     struct site s;
@@ -273,8 +273,8 @@ static void what_rots_while_others_land_was_here(void **state)
     site_close(&s);
 }
 
-/* P6: what home never had a site may have adopted from files: it has a lease time to give it. By
- * the seeded world, seed 40974. */
+/* P6: a version that home never had a site may have adopted from files: it has a lease time to give
+ * it. By the seeded world, seed 40974. */
 static void a_site_may_have_what_home_never_had(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void a_site_that_comes_late_is_asked_too(void **state)
 }
 
 /* P3 P6: sites that cannot send it at once are asked one after the other: the last one has a lease
- * time too, and who went is not waited for. By the seeded world, seed 84697. */
+ * time too, and a site that went is not waited for. By the seeded world, seed 84697. */
 static void each_site_has_its_turn(void **state)
 {
     (void)state;
@@ -353,7 +353,7 @@ static void each_site_has_its_turn(void **state)
     site_close(&s);
 }
 
-/* P6: what a site has that is cut off nobody can say: home waits for its link, and a
+/* P6: nobody can say what a site has that is cut off: home waits for its link, and a
  * lease time from there. */
 static void a_site_that_is_cut_off_is_waited_for(void **state)
 {
@@ -386,7 +386,7 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
 /* P3: a chunk of any version rots at west, so its arena has a new life. A version that west
  * alone has whole is not lost for that: west has a lease time to say so again. By the seeded
  * world, seed 9772. */
-static void a_new_life_of_who_has_it_loses_nothing(void **state)
+static void a_new_life_of_its_holder_loses_nothing(void **state)
 {
     (void)state;
     struct site s;
@@ -496,13 +496,13 @@ int main(void)
         cmocka_unit_test(many_readers_are_asked_in_turn),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
         cmocka_unit_test(a_rotten_chunk_that_comes_slowly_is_waited_for),
-        cmocka_unit_test(what_rots_while_others_land_was_here),
+        cmocka_unit_test(a_chunk_that_rots_while_others_land_was_here),
         cmocka_unit_test(a_site_may_have_what_home_never_had),
         cmocka_unit_test(a_site_that_comes_late_is_asked_too),
         cmocka_unit_test(each_site_has_its_turn),
         cmocka_unit_test(a_reader_that_cannot_be_asked_holds_up_no_verdict),
         cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
-        cmocka_unit_test(a_new_life_of_who_has_it_loses_nothing),
+        cmocka_unit_test(a_new_life_of_its_holder_loses_nothing),
         cmocka_unit_test(a_reader_may_have_what_a_life_before_held),
         cmocka_unit_test(a_reader_of_what_was_here_holds_up_no_verdict),
     };

@@ -148,7 +148,7 @@ static void exact_wakes_with_the_end(void **state)
     said(&s, "[   0] answer 2: version_broken\n");
     tb_catalog_session_close(s.c, s.now, &rank);
     said(&s, "[   0] answer 3: version_lost\n");
-    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 1000); /* and who comes late hears it too */
+    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 1000); /* and a late asker hears it too */
     said(&s, "[   0] answer 4: version_withdrawn\n");
     site_close(&s);
 }

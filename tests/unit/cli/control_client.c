@@ -31,7 +31,7 @@ static void *serve(void *argument)
 {
     struct server *s = argument;
     const int fd = accept(s->listener, NULL, NULL);
-    /* The whole line: whoever answers and closes before it came breaks the asker's pipe. */
+    /* The whole line: a server that answers and closes before it came breaks the asker's pipe. */
     for (size_t used = 0; strchr(s->asked, '\n') == NULL && used + 1 < sizeof s->asked;) {
         const ssize_t got = recv(fd, s->asked + used, sizeof s->asked - 1 - used, 0);
         if (got <= 0) break;

@@ -49,7 +49,7 @@ static void the_worst_row_is_the_first(void **state)
     json_decref(rows);
 }
 
-static void what_a_stranger_says_is_sorted_too(void **state)
+static void a_strangers_word_is_sorted_too(void **state)
 {
     (void)state;
     tb_lag_verdict_sort(NULL);
@@ -103,7 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_worst_row_is_the_first),
-        cmocka_unit_test(what_a_stranger_says_is_sorted_too),
+        cmocka_unit_test(a_strangers_word_is_sorted_too),
         cmocka_unit_test(how_long_it_is_behind_counts),
         cmocka_unit_test(each_reason_has_its_advice),
     };

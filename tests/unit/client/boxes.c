@@ -245,7 +245,7 @@ static void any_box_out_of_several_boxes_a_shard(void **state)
     }
 }
 
-static void what_is_not_there_is_said(void **state)
+static void a_box_that_is_not_there_is_said(void **state)
 {
     (void)state;
     struct world w = {.count = 0};
@@ -299,7 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_box_out_of_any_boxes),
         cmocka_unit_test(any_box_out_of_several_boxes_a_shard),
-        cmocka_unit_test(what_is_not_there_is_said),
+        cmocka_unit_test(a_box_that_is_not_there_is_said),
         cmocka_unit_test(large_copies_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,7 @@ static void piece_waited_for(void *user, uint32_t piece, uint32_t slot)
 }
 
 /* P6: a pass does not wait for what is encoded in background, but for the piece in hand. */
-static void what_nobody_waits_for_gives_way(void **state)
+static void a_job_that_nobody_waits_for_gives_way(void **state)
 {
     (void)state;
     struct between b = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -184,7 +184,7 @@ int main(void)
         cmocka_unit_test(every_piece_runs_once),
         cmocka_unit_test(two_jobs_at_once),
         cmocka_unit_test(a_task_is_done_before_the_crew_goes),
-        cmocka_unit_test(what_nobody_waits_for_gives_way),
+        cmocka_unit_test(a_job_that_nobody_waits_for_gives_way),
         cmocka_unit_test(no_thread_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,7 +359,7 @@ struct tb_id fake_active(struct fake *f, const char *worker)
     pthread_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++) {
         const struct fake_session *s = &f->sessions[i];
-        /* A place has the words of who had it before until its own hello. */
+        /* A place has the words of its owner before until its own hello. */
         if (s->welcomed && s->subscribed.subscription != 0 && strcmp(s->hello.name.text, worker) == 0)
             active = s->subscribed.active;
     }

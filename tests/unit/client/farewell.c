@@ -32,8 +32,8 @@ static void a_release_is_told_later(void **state)
     subscriber_close(&w);
 }
 
-/* The twin: what is there still is announced, and not released. */
-static void what_stays_is_not_released(void **state)
+/* The twin: a version that is there still is announced, and not released. */
+static void a_version_that_stays_is_not_released(void **state)
 {
     (void)state;
     struct subscriber w;
@@ -48,7 +48,7 @@ static void what_stays_is_not_released(void **state)
 }
 
 /* Else the gateway would hear first that it is gone, and then that it is wanted. */
-static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
+static void a_version_asked_for_and_let_go_is_not_asked_for(void **state)
 {
     (void)state;
     struct subscriber w;
@@ -63,7 +63,7 @@ static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
 }
 
 /* It may begin anew meanwhile: the end of what was before does not end that. */
-static void what_began_anew_is_asked_for_behind_it(void **state)
+static void a_subscription_begun_anew_is_asked_for_behind_it(void **state)
 {
     (void)state;
     struct subscriber w;
@@ -359,7 +359,7 @@ static bool is_over(const struct tb_publication *p)
 }
 
 /* Its readers drain: a gateway that comes back anew does not hear of it again. */
-static void what_drains_is_not_announced(void **state)
+static void a_draining_version_is_not_announced(void **state)
 {
     (void)state;
     struct rank k;
@@ -392,7 +392,7 @@ static void *let_go_main(void *user)
 
 /* P1: the memory is the caller's when the call has returned, also where another call began before
  * it and gives the readers time. */
-static void who_unpublishes_as_well_waits_as_well(void **state)
+static void a_second_unpublish_waits_as_well(void **state)
 {
     (void)state;
     struct rank k;
@@ -418,7 +418,7 @@ static void who_unpublishes_as_well_waits_as_well(void **state)
 /* P3: the answer was lost in a cut, and the gateway is asked again: what it has not it
  * does not hear of again. Announced, it would read bytes that are the caller's, and the
  * version be broken. */
-static void what_the_gateway_has_not_is_over(void **state)
+static void a_version_that_the_gateway_has_not_is_over(void **state)
 {
     (void)state;
     struct rank k;
@@ -439,9 +439,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_release_is_told_later),
-        cmocka_unit_test(what_stays_is_not_released),
-        cmocka_unit_test(what_was_asked_for_and_let_go_is_not_asked_for),
-        cmocka_unit_test(what_began_anew_is_asked_for_behind_it),
+        cmocka_unit_test(a_version_that_stays_is_not_released),
+        cmocka_unit_test(a_version_asked_for_and_let_go_is_not_asked_for),
+        cmocka_unit_test(a_subscription_begun_anew_is_asked_for_behind_it),
         cmocka_unit_test(a_member_that_left_is_told_later),
         cmocka_unit_test(a_release_without_an_answer_is_told_again),
         cmocka_unit_test(a_member_that_nobody_is_leaves),
@@ -451,9 +451,9 @@ int main(void)
         cmocka_unit_test(a_seal_that_was_given_up_is_taken_back),
         cmocka_unit_test(a_publish_that_was_given_up_is_gone_later),
         cmocka_unit_test(a_publish_that_failed_at_the_store_is_gone_later),
-        cmocka_unit_test(what_drains_is_not_announced),
-        cmocka_unit_test(who_unpublishes_as_well_waits_as_well),
-        cmocka_unit_test(what_the_gateway_has_not_is_over),
+        cmocka_unit_test(a_draining_version_is_not_announced),
+        cmocka_unit_test(a_second_unpublish_waits_as_well),
+        cmocka_unit_test(a_version_that_the_gateway_has_not_is_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,7 @@ static void a_box_is_proven_by_the_staged_bytes(void **state)
     rollout_close(&w);
 }
 
-static void what_cannot_be_proven_says_why(void **state)
+static void a_proof_that_cannot_be_says_why(void **state)
 {
     (void)state;
     struct rollout w;
@@ -287,7 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_tensors_are_proven_and_a_flipped_byte_is_named),
         cmocka_unit_test(a_box_is_proven_by_the_staged_bytes),
-        cmocka_unit_test(what_cannot_be_proven_says_why),
+        cmocka_unit_test(a_proof_that_cannot_be_says_why),
         cmocka_unit_test(a_staging_is_proven_until_it_is_released),
         cmocka_unit_test(each_activation_is_proven_in_background),
         cmocka_unit_test(a_gateway_that_comes_back_hears_the_last_result),

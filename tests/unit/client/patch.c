@@ -356,7 +356,7 @@ static void sleep_and_move(struct worker *w, int buffer)
     CHECK_OK(tb_resume(w->r[buffer], moved, 4));
 }
 
-/* P1, P2: what was filled before is no fill of the memory that came instead. */
+/* P1, P2: an earlier fill is no fill of the memory that came instead. */
 static void a_buffer_that_slept_is_filled_again(void **state)
 {
     (void)state;
@@ -396,7 +396,7 @@ static void the_buffer_in_use_is_filled_again_after_a_sleep(void **state)
     worker_close(&w);
 }
 
-static void what_cannot_be_updated_is_refused(void **state)
+static void a_tensor_that_cannot_be_updated_is_refused(void **state)
 {
     (void)state;
     struct worker w;
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test(a_buffer_filled_for_another_is_filled_again),
         cmocka_unit_test(a_buffer_that_slept_is_filled_again),
         cmocka_unit_test(the_buffer_in_use_is_filled_again_after_a_sleep),
-        cmocka_unit_test(what_cannot_be_updated_is_refused),
+        cmocka_unit_test(a_tensor_that_cannot_be_updated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,8 +149,8 @@ static void a_fault_that_is_over_is_tried_again(void)
     munmap(at, PAGE);
 }
 
-/* Where nobody was before us the default is put back; who protects after that is protected. In a
- * process of its own, before any other protection. */
+/* Where nobody was before us the default is put back; a table of protection after that protects. In
+ * a process of its own, before any other protection. */
 static void a_handler_that_went_comes_back(void)
 {
     const pid_t child = fork();

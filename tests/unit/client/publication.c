@@ -136,7 +136,7 @@ static void a_flat_buffer_is_one_of_the_export(void **state)
     rank_close(&k);
 }
 
-/* P8: who was let into the export reads no byte between two tensors. */
+/* P8: a reader in the export reads no byte between two tensors. */
 static void bytes_between_tensors_are_in_no_buffer(void **state)
 {
     (void)state;

@@ -81,7 +81,7 @@ static void a_loss_is_legal_everywhere(void **state)
     }
 }
 
-static void what_is_announced_is_sealed(void **state)
+static void an_announced_publication_is_sealed(void **state)
 {
     (void)state;
     for (int life = 0; life < LIVES; life++)
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_pair_has_its_row_or_is_refused),
         cmocka_unit_test(an_illegal_step_ends_the_process),
         cmocka_unit_test(a_loss_is_legal_everywhere),
-        cmocka_unit_test(what_is_announced_is_sealed),
+        cmocka_unit_test(an_announced_publication_is_sealed),
         cmocka_unit_test(each_state_leads_to_the_end),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

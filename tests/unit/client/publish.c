@@ -351,7 +351,7 @@ static void a_known_session_goes_on(void **state)
     rank_close(&k);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void impossible_values_are_refused(void **state)
 {
     (void)state;
     struct rank k;
@@ -417,7 +417,7 @@ int main(void)
         cmocka_unit_test(a_timed_out_unpublish_keeps_the_reference),
         cmocka_unit_test(a_restarted_gateway_hears_the_seal_again),
         cmocka_unit_test(a_known_session_goes_on),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(impossible_values_are_refused),
         cmocka_unit_test(blobs_alone_are_a_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void a_damaged_staged_chunk_is_fetched_again(void **state)
     const struct tb_msg_doubted m = answered(&w.f, 1);
     assert_int_equal(m.found, TB_MSG_FOUND_AGAIN);
     assert_int_equal(m.shard | m.chunk, 0);
-    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN); /* P1: what is damaged is not activated */
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN); /* P1: a damaged version is not activated */
     const struct tb_msg_progress lacks = heard(&w, false);
     assert_int_equal(lacks.held_chunks, lacks.total_chunks - 1);
     fake_plan(&w.f, 0, 1);
@@ -107,7 +107,7 @@ static void a_good_chunk_stays(void **state)
 }
 
 /* Numbers that name nothing here, as a reader may say them, are passed over. */
-static void what_is_not_here_is_not_looked_at(void **state)
+static void a_chunk_that_is_not_here_is_not_looked_at(void **state)
 {
     (void)state;
     struct subscriber w;
@@ -126,7 +126,7 @@ static void what_is_not_here_is_not_looked_at(void **state)
 
 /* P2: nothing lands in memory that the rollout computes from. The chunk stays, and nobody
  * is sent there for it. */
-static void what_is_computed_from_is_served_no_more(void **state)
+static void a_version_that_is_computed_from_is_served_no_more(void **state)
 {
     (void)state;
     struct subscriber w;
@@ -219,7 +219,7 @@ static uint8_t found_of(struct publisher *p)
     return answered(&p->f, 1).found;
 }
 
-static void what_the_trainer_wrote_to_in_place_is_told(void **state)
+static void memory_in_place_that_the_trainer_wrote_to_is_told(void **state)
 {
     (void)state;
     struct publisher p;
@@ -231,7 +231,7 @@ static void what_the_trainer_wrote_to_in_place_is_told(void **state)
 }
 
 /* A shadow is what is served: the trainer has its memory back. */
-static void what_the_trainer_wrote_beside_a_shadow_is_no_damage(void **state)
+static void a_write_of_the_trainer_beside_a_shadow_is_no_damage(void **state)
 {
     (void)state;
     struct publisher p;
@@ -247,11 +247,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_damaged_staged_chunk_is_fetched_again),
         cmocka_unit_test(a_good_chunk_stays),
-        cmocka_unit_test(what_is_not_here_is_not_looked_at),
-        cmocka_unit_test(what_is_computed_from_is_served_no_more),
+        cmocka_unit_test(a_chunk_that_is_not_here_is_not_looked_at),
+        cmocka_unit_test(a_version_that_is_computed_from_is_served_no_more),
         cmocka_unit_test(a_damaged_encoded_chunk_is_shown_to_nobody),
-        cmocka_unit_test(what_the_trainer_wrote_to_in_place_is_told),
-        cmocka_unit_test(what_the_trainer_wrote_beside_a_shadow_is_no_damage),
+        cmocka_unit_test(memory_in_place_that_the_trainer_wrote_to_is_told),
+        cmocka_unit_test(a_write_of_the_trainer_beside_a_shadow_is_no_damage),
     };
     return cmocka_run_group_tests_name("client.recheck", tests, NULL, NULL);
 }

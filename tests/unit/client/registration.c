@@ -52,7 +52,7 @@ static void was_told(uint32_t which, uint32_t stays, uint32_t goes)
     assert_int_equal(told[which].goes, goes);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void a_wrong_argument_is_named(void **state)
 {
     (void)state;
     struct lone_rank w;
@@ -132,7 +132,7 @@ static void only_what_is_unregistered_is_gone(void **state)
 
 /* The gateway went on counting on what was suspended: it hears that it is gone, and not of
  * what it needed no more. */
-static void what_was_counted_on_while_suspended_is_gone_at_the_end(void **state)
+static void a_version_counted_on_while_suspended_is_gone_at_the_end(void **state)
 {
     (void)state;
     for (int counted = 0; counted < 2; counted++) {
@@ -151,7 +151,7 @@ static void what_was_counted_on_while_suspended_is_gone_at_the_end(void **state)
 }
 
 /* The same where it comes back with other bytes. */
-static void what_does_not_come_back_is_gone(void **state)
+static void memory_that_does_not_come_back_is_gone(void **state)
 {
     (void)state;
     struct lone_rank w;
@@ -236,7 +236,7 @@ static void publish_number(struct lone_rank *w, uint64_t number, struct tb_regis
 /* A NIC registers what is published in place once for all versions (pinned_regions.h), until the
  * caller has its memory back: before it is suspended or unregistered, and not before. It may
  * come back elsewhere. */
-static void what_is_published_in_place_stays_until_it_is_given_back(void **state)
+static void memory_published_in_place_stays_until_it_is_given_back(void **state)
 {
     (void)state;
     struct lone_rank w;
@@ -268,9 +268,9 @@ static void what_is_published_in_place_stays_until_it_is_given_back(void **state
     fake_close(&w.f);
 }
 
-/* The twins: what stands in a buffer of ours stays with that; memory in very many pieces is not
+/* The twins: a tensor in a buffer of ours stays with that; memory in very many pieces is not
  * looked through for each. */
-static void what_is_not_kept_for_nics_is_registered_anew(void **state)
+static void memory_not_kept_for_nics_is_registered_anew(void **state)
 {
     (void)state;
     enum { MANY = 1025 };
@@ -313,14 +313,14 @@ static void what_is_not_kept_for_nics_is_registered_anew(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(what_is_published_in_place_stays_until_it_is_given_back),
-        cmocka_unit_test(what_is_not_kept_for_nics_is_registered_anew),
+        cmocka_unit_test(a_wrong_argument_is_named),
+        cmocka_unit_test(memory_published_in_place_stays_until_it_is_given_back),
+        cmocka_unit_test(memory_not_kept_for_nics_is_registered_anew),
         cmocka_unit_test(registering_needs_no_gateway),
         cmocka_unit_test(unregister_gives_the_memory_back),
         cmocka_unit_test(only_what_is_unregistered_is_gone),
-        cmocka_unit_test(what_was_counted_on_while_suspended_is_gone_at_the_end),
-        cmocka_unit_test(what_does_not_come_back_is_gone),
+        cmocka_unit_test(a_version_counted_on_while_suspended_is_gone_at_the_end),
+        cmocka_unit_test(memory_that_does_not_come_back_is_gone),
         cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
         cmocka_unit_test(other_bytes_do_not_come_back),

@@ -157,7 +157,7 @@ static void all_publications_drain_at_once(void **state)
 }
 
 /* A gateway that comes anew hears of what it has not answered yet, and not of what is hidden. */
-static void what_is_hidden_is_not_announced(void **state)
+static void a_hidden_version_is_not_announced(void **state)
 {
     (void)state;
     static struct lone_rank w; /* threads use it where a test fails */
@@ -223,7 +223,7 @@ static void an_unpublish_has_one_drain(void **state)
 
 /* A version that is unpublished while another thread suspends it does not come back with its
  * registration. */
-static void what_is_unpublished_beside_a_suspend_is_over(void **state)
+static void a_version_unpublished_beside_a_suspend_is_over(void **state)
 {
     (void)state;
     static struct lone_rank w; /* threads use it where a test fails */
@@ -264,7 +264,7 @@ static void nor_when_resume_is_first(void **state)
 }
 
 /* P3: the gateway needs it no more since the suspend, and it does not come back. */
-static void what_is_unpublished_while_suspended_is_over(void **state)
+static void a_version_unpublished_while_suspended_is_over(void **state)
 {
     (void)state;
     static struct lone_rank w; /* threads use it where a test fails */
@@ -306,7 +306,7 @@ static uint64_t seal_request(struct lone_rank *w)
 }
 
 /* The same beside a resume: sealed again behind the answer to tb_unpublish, it is taken back. */
-static void what_is_unpublished_beside_a_resume_is_over(void **state)
+static void a_version_unpublished_beside_a_resume_is_over(void **state)
 {
     (void)state;
     static struct lone_rank w; /* threads use it where a test fails */
@@ -331,7 +331,7 @@ static void what_is_unpublished_beside_a_resume_is_over(void **state)
 }
 
 /* By way of another registration neither: it has no export. */
-static void what_is_suspended_is_not_published_again(void **state)
+static void suspended_memory_is_not_published_again(void **state)
 {
     (void)state;
     static struct lone_rank w; /* threads use it where a test fails */
@@ -372,9 +372,9 @@ static void suspend_told(struct lone_rank *w, char *text, size_t bytes)
     text[read] = '\0';
 }
 
-/* P10: what the gateway had not taken at the end is another thing than a gateway that was not
- * asked. */
-static void what_the_gateway_could_not_take_is_told(void **state)
+/* P10: a version that the gateway had not taken at the end is another thing than a gateway that was
+ * not asked. */
+static void a_version_that_the_gateway_could_not_take_is_told(void **state)
 {
     (void)state;
     for (int away = 0; away < 2; away++) {
@@ -398,14 +398,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_gateway_drains_for_less),
         cmocka_unit_test(the_drain_begins_behind_the_last_pass),
         cmocka_unit_test(all_publications_drain_at_once),
-        cmocka_unit_test(what_is_hidden_is_not_announced),
+        cmocka_unit_test(a_hidden_version_is_not_announced),
         cmocka_unit_test(an_unpublish_has_one_drain),
-        cmocka_unit_test(what_is_unpublished_beside_a_suspend_is_over),
+        cmocka_unit_test(a_version_unpublished_beside_a_suspend_is_over),
         cmocka_unit_test(nor_when_resume_is_first),
-        cmocka_unit_test(what_is_unpublished_while_suspended_is_over),
-        cmocka_unit_test(what_is_unpublished_beside_a_resume_is_over),
-        cmocka_unit_test(what_is_suspended_is_not_published_again),
-        cmocka_unit_test(what_the_gateway_could_not_take_is_told),
+        cmocka_unit_test(a_version_unpublished_while_suspended_is_over),
+        cmocka_unit_test(a_version_unpublished_beside_a_resume_is_over),
+        cmocka_unit_test(suspended_memory_is_not_published_again),
+        cmocka_unit_test(a_version_that_the_gateway_could_not_take_is_told),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,7 +132,7 @@ static void one_that_is_too_small_goes_first(void **state)
     prepared_rank_close(&k);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void a_wrong_argument_is_named(void **state)
 {
     (void)state;
     struct prepared_rank k;
@@ -225,7 +225,7 @@ int main(void)
         cmocka_unit_test(a_publish_during_it_goes_on_where_it_stands),
         cmocka_unit_test(a_publish_ahead_of_it_makes_all_of_it),
         cmocka_unit_test(one_that_is_too_small_goes_first),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_wrong_argument_is_named),
         cmocka_unit_test(unregister_at_once_ends_it),
         cmocka_unit_test(unregister_ahead_of_it_waits_for_nothing),
         cmocka_unit_test(a_suspension_leaves_it),

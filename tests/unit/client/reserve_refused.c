@@ -76,7 +76,7 @@ static void without_a_task_it_is_refused_too(void **state)
 }
 
 /* It found no place in line again: what is missing the call makes. */
-static void what_is_ready_counts_where_the_rest_found_no_turn(void **state)
+static void ready_pages_count_where_the_rest_found_no_turn(void **state)
 {
     (void)state;
     struct prepared_rank k;
@@ -216,7 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refusal_at_any_point_leaves_the_old_way),
         cmocka_unit_test(without_a_task_it_is_refused_too),
-        cmocka_unit_test(what_is_ready_counts_where_the_rest_found_no_turn),
+        cmocka_unit_test(ready_pages_count_where_the_rest_found_no_turn),
         cmocka_unit_test(a_full_machine_is_a_status),
         cmocka_unit_test(the_first_stage_takes_what_subscribe_prepared),
         cmocka_unit_test(a_stage_at_once_takes_what_there_is),

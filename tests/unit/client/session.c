@@ -309,8 +309,8 @@ static void waiting_for_a_site_is_passed_on(void **state)
     tb_session_close(s);
 }
 
-/* P3: who waited for longer than the gateway's recovery would find that its version was called
- * lost. */
+/* P3: a rank that waited for longer than the gateway's recovery would find that its version was
+ * called lost. */
 static void nobody_comes_back_behind_the_lease(void **state)
 {
     (void)state;

@@ -92,7 +92,7 @@ static void one_box_of_a_name_keeps_its_parts(void **state)
 
 /* Two layers' q, k and v stand together, q with q; experts are cut in another way and stand apart;
  * and what one box of a name has keeps its numbers, which are none of theirs. */
-static void what_is_cut_alike_has_one_number(void **state)
+static void boxes_cut_alike_have_one_number(void **state)
 {
     (void)state;
     struct list *l = list_new();
@@ -137,7 +137,7 @@ static void boxes_are_split_each_for_itself(void **state)
     free(l);
 }
 
-static void what_no_shard_may_have_is_named(void **state)
+static void a_box_that_no_shard_may_have_is_named(void **state)
 {
     (void)state;
     struct list *l = list_new();
@@ -266,9 +266,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_box_of_a_name_keeps_its_parts),
-        cmocka_unit_test(what_is_cut_alike_has_one_number),
+        cmocka_unit_test(boxes_cut_alike_have_one_number),
         cmocka_unit_test(boxes_are_split_each_for_itself),
-        cmocka_unit_test(what_no_shard_may_have_is_named),
+        cmocka_unit_test(a_box_that_no_shard_may_have_is_named),
         cmocka_unit_test(an_empty_box_is_in_nobodys_way),
         cmocka_unit_test(there_are_as_many_numbers_as_parts),
         cmocka_unit_test(many_ways_to_cut_share_numbers),

@@ -312,7 +312,7 @@ static void a_rank_publishes_several_boxes_of_a_tensor(void **state)
 }
 
 /* A reader hears of rows that nobody published, and of another shape, in boxes too. */
-static void what_a_version_in_boxes_lacks_is_said(void **state)
+static void a_box_that_a_version_lacks_is_said(void **state)
 {
     (void)state;
     struct fake f;
@@ -378,7 +378,7 @@ static void boxes_that_no_shard_may_have_are_named(void **state)
     fake_close(&f);
 }
 
-/* P1, P2: what comes in boxes is no patch of whole tensors; the buffers hold all of each
+/* P1, P2: a version in boxes is no patch of whole tensors; the buffers hold all of each
  * version all the same. */
 static void boxes_come_whole_where_patches_are_wanted(void **state)
 {
@@ -558,7 +558,7 @@ int main(void)
         cmocka_unit_test(columns_are_read_by_any_number_of_ranks),
         cmocka_unit_test(several_boxes_of_a_tensor_are_read),
         cmocka_unit_test(a_rank_publishes_several_boxes_of_a_tensor),
-        cmocka_unit_test(what_a_version_in_boxes_lacks_is_said),
+        cmocka_unit_test(a_box_that_a_version_lacks_is_said),
         cmocka_unit_test(boxes_that_no_shard_may_have_are_named),
         cmocka_unit_test(boxes_come_whole_where_patches_are_wanted),
         cmocka_unit_test(a_slice_that_cannot_be_is_named),

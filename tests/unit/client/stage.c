@@ -429,8 +429,8 @@ static void a_tensor_that_does_not_fit_is_named(void **state)
     fake_close(&f);
 }
 
-/* P7: who asks time and again costs the gateway a description of the version a second, and
- * nothing while it is away. */
+/* P7: a caller that asks time and again costs the gateway a description of the version a second,
+ * and nothing while it is away. */
 static void asking_on_and_on_is_not_passed_on(void **state)
 {
     (void)state;

@@ -343,7 +343,7 @@ static void each_state_answers_each_call(void **state)
 
 /* A refused tb_activate sends its caller to tb_stage: what that allows can be activated, and what
  * cannot be is refused there. */
-static void what_may_be_staged_again_may_be_activated(void **state)
+static void a_staging_that_may_begin_again_may_be_activated(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -442,7 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_state_answers_each_call),
-        cmocka_unit_test(what_may_be_staged_again_may_be_activated),
+        cmocka_unit_test(a_staging_that_may_begin_again_may_be_activated),
         cmocka_unit_test(back_to_the_one_before),
         cmocka_unit_test(a_refusal_of_the_gateway_keeps_the_bytes),
         cmocka_unit_test(a_refused_activation_makes_stage_ask),

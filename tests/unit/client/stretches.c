@@ -61,7 +61,7 @@ static void a_gap_is_in_no_stretch(void **state)
 }
 
 /* Tied weights: two names for the same bytes, or one for a part of another's. */
-static void what_overlaps_is_one(void **state)
+static void overlapping_pieces_are_one(void **state)
 {
     (void)state;
     struct tb_stretches s = make((const struct cut[]){{10, 100}, {20, 10}, {10, 100}, {100, 20}}, 4);
@@ -70,7 +70,7 @@ static void what_overlaps_is_one(void **state)
     tb_stretches_free(&s);
 }
 
-static void what_is_empty_is_nowhere(void **state)
+static void an_empty_tensor_is_nowhere(void **state)
 {
     (void)state;
     struct tb_stretches s = make((const struct cut[]){{10, 0}, {50, 5}, {45, 0}}, 3);
@@ -132,8 +132,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flat_buffer_is_one_in_whatever_order),
         cmocka_unit_test(a_gap_is_in_no_stretch),
-        cmocka_unit_test(what_overlaps_is_one),
-        cmocka_unit_test(what_is_empty_is_nowhere),
+        cmocka_unit_test(overlapping_pieces_are_one),
+        cmocka_unit_test(an_empty_tensor_is_nowhere),
         cmocka_unit_test(random_pieces_are_as_marked),
         cmocka_unit_test(want_of_memory_leaves_nothing),
     };

@@ -360,7 +360,7 @@ static void a_switch_needs_two_memories(void **state)
     world_close(&w);
 }
 
-static void what_was_tied_stays_so(void **state)
+static void tied_tensors_stay_so(void **state)
 {
     (void)state;
     struct world w;
@@ -457,7 +457,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_version_that_has_them_apart_is_refused),
         cmocka_unit_test(an_overlap_is_for_publishers),
         cmocka_unit_test(a_switch_needs_two_memories),
-        cmocka_unit_test(what_was_tied_stays_so),
+        cmocka_unit_test(tied_tensors_stay_so),
         cmocka_unit_test(lists_are_looked_through),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -280,7 +280,7 @@ static void *suspend(void *user)
 
 /* The gateway is asked without the lock: a device that another call brought meanwhile would be
  * closed in place of the first. */
-static void what_is_being_suspended_does_not_come_back(void **state)
+static void memory_that_is_being_suspended_does_not_come_back(void **state)
 {
     (void)state;
     struct rank k;
@@ -450,7 +450,7 @@ int main(void)
         cmocka_unit_test(a_version_that_is_unpublished_while_its_encoding_ends),
         cmocka_unit_test(a_version_that_goes_is_not_announced_while_its_encoding_ends),
         cmocka_unit_test(a_device_that_comes_up_and_goes),
-        cmocka_unit_test(what_is_being_suspended_does_not_come_back),
+        cmocka_unit_test(memory_that_is_being_suspended_does_not_come_back),
         cmocka_unit_test(a_look_at_a_file_on_a_slow_disk),
         cmocka_unit_test(the_search_for_where_each_tensor_goes),
     };

@@ -26,9 +26,9 @@ static void check_landed(struct fake *f, uint64_t number, const struct gpu_worke
 
 /* ---- publishing ---- */
 
-/* P1: what home lands is what the device held, by every mode and form; the publisher may write
+/* P1: home lands what the device held, by every mode and form; the publisher may write
  * again behind a shadow. */
-static void what_the_device_holds_is_what_lands(void **state)
+static void the_bytes_of_the_device_land(void **state)
 {
     (void)state;
     static const struct {
@@ -581,7 +581,7 @@ int gpu_suite_run(const struct gpu_under_test *on)
 {
     under = on;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_device_holds_is_what_lands),
+        cmocka_unit_test(the_bytes_of_the_device_land),
         cmocka_unit_test(a_retry_looks_at_the_device),
         cmocka_unit_test(a_suspended_device_memory_comes_back),
         cmocka_unit_test(a_device_memory_that_changed_asleep_is_no_reference),

@@ -13,7 +13,8 @@ import re
 import sys
 
 THREADS = 256  # of a block: TB_KERNEL_THREADS
-# Shared memory of a multiprocessor by architecture, of which each block takes 1 KiB for the driver, and its warps.
+# Shared memory of a multiprocessor by architecture, of which each block takes 1 KiB for the driver,
+# and its warps.
 SHARED = {"sm_80": 164, "sm_86": 100, "sm_89": 100, "sm_90": 228, "sm_100": 228, "sm_120": 100}
 WARPS = {"sm_86": 48, "sm_89": 48, "sm_120": 48}
 

@@ -130,7 +130,7 @@ static const struct {
              {TB_DTYPE_U8, TB_SPARSE_BYTES}};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-/* P1: what the kernel writes is what the codec writes, byte for byte, and patching gives the
+/* P1: the kernel writes what the codec writes, byte for byte, and patching gives the
  * version. */
 static void forms_are_the_codecs(void **state)
 {

@@ -116,7 +116,7 @@ static void two_devices_and_strange_contexts_are_refused(void **state)
 
 /* ---- copies ---- */
 
-/* P1: what is digested is what was copied, and all of it had arrived. */
+/* P1: the copied bytes are digested, and all of them had arrived. */
 static void a_pass_copies_and_digests_what_the_device_has(void **state)
 {
     (void)state;

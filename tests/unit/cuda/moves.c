@@ -150,7 +150,7 @@ static void small_tensors_get_in_together(void **state)
 }
 
 /* As slices want some: what stands between two that are wanted goes nowhere. */
-static void what_is_left_out_stays(void **state)
+static void bytes_that_are_left_out_stay(void **state)
 {
     (void)state;
     struct world w;
@@ -246,7 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tensors_get_in_together),
-        cmocka_unit_test(what_is_left_out_stays),
+        cmocka_unit_test(bytes_that_are_left_out_stay),
         cmocka_unit_test(small_tensors_get_in_from_the_device),
         cmocka_unit_test(small_tensors_are_published_together),
         cmocka_unit_test(a_device_that_refuses_is_told),

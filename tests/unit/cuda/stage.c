@@ -85,7 +85,7 @@ static enum tb_status take(struct world *w, uint64_t offset, uint32_t bytes, con
 
 /* P1: of any length and on any border what comes from the host stands there, and its digest is of
  * that. */
-static void what_lands_is_digested_where_it_stands(void **state)
+static void a_chunk_that_lands_is_digested_where_it_stands(void **state)
 {
     (void)state;
     static const uint32_t lengths[] = {1, 16, 240, 241, 255, 1000, 4096, CHUNK + 4095};
@@ -123,7 +123,7 @@ static void what_lands_is_digested_where_it_stands(void **state)
 
 /* P1: of what comes from one who might forge it, the device also says the proof; whatever else is
  * in its batch, and of any length. */
-static void what_is_foreign_is_proven_where_it_stands(void **state)
+static void a_foreign_chunk_is_proven_where_it_stands(void **state)
 {
     (void)state;
     static const uint32_t lengths[] = {1, 240, 241, 1000, CHUNK, CHUNK + 4095};
@@ -159,7 +159,7 @@ static void what_is_foreign_is_proven_where_it_stands(void **state)
 /* P1: where the device does not order a NIC's writes itself, what was digested before the flush is
  * what stood there before. A chunk off the kernel's border, and one that cores digest, are copied
  * first: behind the flush, too. */
-static void what_a_nic_wrote_is_flushed_before_it_is_digested(void **state)
+static void writes_of_a_nic_are_flushed_before_a_digest(void **state)
 {
     (void)state;
     static const struct {
@@ -273,7 +273,7 @@ static void the_ring_is_lent_part_by_part(void **state)
     world_close(&w);
 }
 
-/* P10: what the driver refuses is a status, nothing of it runs on, and the stage is known for
+/* P10: a refusal of the driver is a status, nothing of it runs on, and the stage is known for
  * it. */
 static void a_take_that_the_driver_refuses_is_told(void **state)
 {
@@ -346,9 +346,9 @@ static void without_kernels_there_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lands_is_digested_where_it_stands),
-        cmocka_unit_test(what_is_foreign_is_proven_where_it_stands),
-        cmocka_unit_test(what_a_nic_wrote_is_flushed_before_it_is_digested),
+        cmocka_unit_test(a_chunk_that_lands_is_digested_where_it_stands),
+        cmocka_unit_test(a_foreign_chunk_is_proven_where_it_stands),
+        cmocka_unit_test(writes_of_a_nic_are_flushed_before_a_digest),
         cmocka_unit_test(a_nic_is_given_the_stage_where_its_writes_are_seen),
         cmocka_unit_test(all_that_come_meanwhile_are_one_launch),
         cmocka_unit_test(the_ring_is_lent_part_by_part),

@@ -1,6 +1,6 @@
 /* staged.c - libtombolo staging versions in a GPU's memory, over a driver that is none
  * (fake_cuda.h) with our kernels in it: what only a fake can show; gpu_suite.c has the rest. Its
- * device memory ends whoever touches it from the host.
+ * device memory ends a process that touches it from the host.
  *
  * Covers: intra/client/follow/staged_gpu.c intra/cuda/cuda_stage.c */
 #include <pthread.h>
@@ -217,7 +217,7 @@ static void without_kernels_it_is_staged_in_host_memory(void **state)
 }
 
 /* Some of the tensors are the host's, or all, or another subscription has it already. */
-static void what_is_in_part_the_hosts_is_staged_there(void **state)
+static void a_version_that_is_in_part_the_hosts_is_staged_there(void **state)
 {
     (void)state;
     struct world w;
@@ -353,7 +353,7 @@ static void a_cut_costs_nothing_that_is_held(void **state)
 
 /* P10: a driver that refuses ends the attempt with a status, leaves nothing, and the next attempt
  * is as good as the first. */
-static void what_the_driver_refuses_ends_the_attempt(void **state)
+static void a_refusal_of_the_driver_ends_the_attempt(void **state)
 {
     (void)state;
     static const char *const entries[] = {"cuMemcpyAsync", "cuLaunchKernel", "cuEventSynchronize"};
@@ -465,11 +465,11 @@ int main(void)
         cmocka_unit_test(the_switch_copies_inside_the_device),
         cmocka_unit_test(without_room_it_is_staged_in_host_memory),
         cmocka_unit_test(without_kernels_it_is_staged_in_host_memory),
-        cmocka_unit_test(what_is_in_part_the_hosts_is_staged_there),
+        cmocka_unit_test(a_version_that_is_in_part_the_hosts_is_staged_there),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(a_chunk_that_the_device_does_not_take_is_asked_again),
         cmocka_unit_test(a_cut_costs_nothing_that_is_held),
-        cmocka_unit_test(what_the_driver_refuses_ends_the_attempt),
+        cmocka_unit_test(a_refusal_of_the_driver_ends_the_attempt),
         cmocka_unit_test(a_suspended_gpu_keeps_no_version),
         cmocka_unit_test(a_switch_finds_out_that_its_version_went),
     };

@@ -149,8 +149,8 @@ static enum tb_transport staged_by(struct fake *f, enum tb_transport_why *why_ou
     return transport;
 }
 
-/* P1: what a rank published in place on its GPU, a worker of its host takes from there, and
- * says so to its gateway. */
+/* P1: a worker of its host takes a version that a rank published in place on its GPU from there,
+ * and says so to its gateway. */
 static void a_rank_of_this_host_is_read_from_its_gpu(void **state)
 {
     (void)state;

@@ -29,8 +29,8 @@
 #include "tests/unit/scratch.h"
 #include "wan/send/rate_cap.h"
 
-/* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's
- * syncs are fdatasync, an anchor's fsync. */
+/* While one is held, a thread that begins a sync on it stops there, and one that takes an anchor
+ * away: SQLite's syncs are fdatasync, an anchor's fsync. */
 struct disk {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -371,10 +371,10 @@ static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
     trainer_end(&t);
 }
 
-/* P7: what cannot be written is tried again when a newer one is whole or a minute later, and
- * not at each tick, which is a thread and a line in the log, because one that was whole before
+/* P7: an anchor that cannot be written is tried again when a newer one is whole or a minute later,
+ * and not at each tick, which is a thread and a line in the log, because one that was whole before
  * waits for the store. */
-static void what_cannot_be_written_rests(void **state)
+static void an_anchor_that_cannot_be_written_rests(void **state)
 {
     (void)state;
     struct trainer t;
@@ -434,8 +434,8 @@ static const char *newest_said(const struct trainer *t, char text[48])
     return text;
 }
 
-/* P3, P10: what cannot be taken away is there, for who comes back too: it stays the newest, and is
- * tried again after a minute. */
+/* P3, P10: an anchor that cannot be taken away is there, for a gateway that comes back too: it
+ * stays the newest, and is tried again after a minute. */
 static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
 {
     (void)state;
@@ -565,8 +565,8 @@ static void end_while_the_stores_disk_hangs(struct trainer *t)
     tb_daemon_close(t->home.d);
 }
 
-/* P9: nor the end of a gateway. P10: and who answers is not blamed for who does not, nor left
- * with less on the disk. */
+/* P9: nor the end of a gateway. P10: and a folder that answers is not blamed for one that does not,
+ * nor left with less on the disk. */
 static void an_end_does_not_wait_for_a_disk_that_hangs(void **state)
 {
     (void)state;
@@ -590,7 +590,7 @@ int main(void)
         cmocka_unit_test(another_withdrawn_version_leaves_the_anchor),
         cmocka_unit_test(the_anchor_of_a_damaged_version_is_written_anew),
         cmocka_unit_test(the_last_version_is_not_forgotten_for_one_before_it),
-        cmocka_unit_test(what_cannot_be_written_rests),
+        cmocka_unit_test(an_anchor_that_cannot_be_written_rests),
         cmocka_unit_test(the_loop_goes_on_while_an_anchor_is_taken_away),
         cmocka_unit_test(an_anchor_that_stays_is_not_said_to_be_removed),
         cmocka_unit_test(an_anchor_is_written_at_its_rate),

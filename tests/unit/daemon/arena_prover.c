@@ -61,7 +61,7 @@ static void one_landing_thread_has_another_prove(void **state)
 }
 
 /* P6: as those of an anchor do, after a reboot of the host. Nobody publishes. */
-static void what_landed_ahead_of_the_first_tick_is_proven(void **state)
+static void a_chunk_landed_ahead_of_the_first_tick_is_proven(void **state)
 {
     (void)state;
     struct scene c;
@@ -159,7 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_landing_thread_has_another_prove),
-        cmocka_unit_test(what_landed_ahead_of_the_first_tick_is_proven),
+        cmocka_unit_test(a_chunk_landed_ahead_of_the_first_tick_is_proven),
         cmocka_unit_test(the_tick_behind_the_last_move_asks_too),
         cmocka_unit_test(readers_hear_of_a_version_once_it_is_proven),
         cmocka_unit_test(more_landing_threads_prove_as_chunks_land),

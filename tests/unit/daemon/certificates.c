@@ -51,7 +51,7 @@ static void site_free(struct site *s)
     world_fini(&s->world);
 }
 
-/* P8: files that are read again do not give records back to whoever was not to have them. */
+/* P8: files that are read again do not give records back to a peer that was not to have them. */
 static void records_are_whose_the_config_says(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static bool too_early(struct site *s, int64_t early_s)
 
 /* P9 P10: a certificate that is not valid yet is refused once, and taken when it is, though
  * nobody writes it again. */
-static void what_was_refused_is_read_again(void **state)
+static void a_refused_file_is_read_again(void **state)
 {
     (void)state;
     struct site s;
@@ -316,7 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_whose_the_config_says),
         cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
-        cmocka_unit_test(what_was_refused_is_read_again),
+        cmocka_unit_test(a_refused_file_is_read_again),
         cmocka_unit_test(half_a_second_authority_is_refused_once),
         cmocka_unit_test(a_certificate_that_ends_soon_is_told),
         cmocka_unit_test(a_list_of_spiffe_uris_is_read_again),

@@ -281,7 +281,7 @@ static enum tb_config_effect effect_in(const struct tb_config_reach *reach, cons
     return effect;
 }
 
-static void what_cannot_be_reached_needs_a_restart(void **state)
+static void a_key_that_cannot_be_reached_needs_a_restart(void **state)
 {
     (void)state;
     struct tb_bounds bounds;
@@ -314,7 +314,7 @@ static void what_cannot_be_reached_needs_a_restart(void **state)
                      TB_CONFIG_LIVE);
 }
 
-static void what_belongs_together_is_taken_together(void **state)
+static void keys_that_belong_together_are_taken_together(void **state)
 {
     (void)state;
     struct tb_config_reach r = {
@@ -364,8 +364,8 @@ int main(void)
         cmocka_unit_test(each_key_is_found_and_taken_as_its_row_says),
         cmocka_unit_test(of_all_pairs_of_files_the_rest_needs_a_restart),
         cmocka_unit_test(peers_and_models_keep_their_rows),
-        cmocka_unit_test(what_cannot_be_reached_needs_a_restart),
-        cmocka_unit_test(what_belongs_together_is_taken_together),
+        cmocka_unit_test(a_key_that_cannot_be_reached_needs_a_restart),
+        cmocka_unit_test(keys_that_belong_together_are_taken_together),
         cmocka_unit_test(another_home_waits_for_a_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static char *written(const struct tb_config *config, const char *file, bool effe
     return text;
 }
 
-static void what_is_written_says_the_same(void **state)
+static void a_written_file_says_the_same(void **state)
 {
     (void)state;
     static const char *const files[] = {full, "site: a\narena: {bytes: 8MiB}\n"};
@@ -140,7 +140,7 @@ static void the_manual_page_is_of_this_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_says_the_same),
+        cmocka_unit_test(a_written_file_says_the_same),
         cmocka_unit_test(each_value_says_where_it_came_from),
         cmocka_unit_test(one_key_is_explained),
         cmocka_unit_test(the_manual_page_is_of_this_table),

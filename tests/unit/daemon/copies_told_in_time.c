@@ -20,7 +20,7 @@ static enum tb_catalog_state state_of(struct sealed *s)
     return sealed_view(s).state;
 }
 
-static void what_landed_since_the_tick_is_not_lost_with_its_rank(void **state)
+static void a_chunk_landed_since_the_tick_is_not_lost_with_its_rank(void **state)
 {
     struct sealed s;
     (void)state;
@@ -35,7 +35,7 @@ static void what_landed_since_the_tick_is_not_lost_with_its_rank(void **state)
     sealed_end(&s);
 }
 
-static void what_did_not_land_is_lost_with_its_rank(void **state)
+static void a_chunk_that_did_not_land_is_lost_with_its_rank(void **state)
 {
     struct sealed s;
     (void)state;
@@ -143,7 +143,7 @@ static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
 
 /* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes
  * when that is here again. */
-static void what_has_rotted_is_taken_before_its_rank_goes(void **state)
+static void a_rotten_chunk_is_taken_before_its_rank_goes(void **state)
 {
     struct sealed s;
     struct tb_worker_session rank;
@@ -166,11 +166,11 @@ static void what_has_rotted_is_taken_before_its_rank_goes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_landed_since_the_tick_is_not_lost_with_its_rank),
-        cmocka_unit_test(what_did_not_land_is_lost_with_its_rank),
+        cmocka_unit_test(a_chunk_landed_since_the_tick_is_not_lost_with_its_rank),
+        cmocka_unit_test(a_chunk_that_did_not_land_is_lost_with_its_rank),
         cmocka_unit_test(rot_of_another_version_is_none_of_its_own),
         cmocka_unit_test(rot_of_its_own_is_heard_of),
-        cmocka_unit_test(what_has_rotted_is_taken_before_its_rank_goes),
+        cmocka_unit_test(a_rotten_chunk_is_taken_before_its_rank_goes),
     };
     return cmocka_run_group_tests_name("copies_told_in_time", tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ struct worker {
     uint8_t *out;
 };
 
-/* Says HELLO under that name and has heard WELCOME. Over the unix socket: who it is, is
- * this process's user. */
+/* Says HELLO under that name and has heard WELCOME. Over the unix socket: its identity is this
+ * process's user. */
 struct worker *worker_new(struct home *h, const char *name);
 void worker_free(struct worker *w);
 

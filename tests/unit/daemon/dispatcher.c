@@ -28,7 +28,7 @@ static void end(struct home *h)
     home_free(h);
 }
 
-/* A seal that waits for room, of a session that is gone: who asks for room takes it away. */
+/* A seal that waits for room, of a session that is gone: a request for room takes it away. */
 static void seal_parks(struct tb_daemon *d)
 {
     struct tb_parked_seal *p = tb_calloc(1, sizeof *p);
@@ -84,7 +84,7 @@ static void turns_on(uv_idle_t *idle)
     (void)idle; /* the loop does not wait */
 }
 
-static void what_a_timer_marks_is_concluded_before_the_loop_waits(void **state)
+static void a_mark_of_a_timer_is_concluded_before_the_loop_waits(void **state)
 {
     (void)state;
     struct home h;
@@ -106,7 +106,7 @@ static void what_a_timer_marks_is_concluded_before_the_loop_waits(void **state)
     end(&h);
 }
 
-static void what_an_event_marks_is_concluded_behind_the_events(void **state)
+static void a_mark_of_an_event_is_concluded_behind_the_events(void **state)
 {
     (void)state;
     struct home h;
@@ -176,8 +176,8 @@ static void run_open(struct tb_daemon *d)
     CHECK_OK(tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &opened, &joined));
 }
 
-/* P3: what the catalog wants durable is not queued yet when the answer is: it waits for it all
- * the same. */
+/* P3: a row that the catalog wants durable is not queued yet when the answer is: it waits for it
+ * all the same. */
 static void an_answer_waits_for_what_is_queued_in_its_turn(void **state)
 {
     (void)state;
@@ -212,8 +212,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_timer_marks_is_concluded_before_the_loop_waits),
-        cmocka_unit_test(what_an_event_marks_is_concluded_behind_the_events),
+        cmocka_unit_test(a_mark_of_a_timer_is_concluded_before_the_loop_waits),
+        cmocka_unit_test(a_mark_of_an_event_is_concluded_behind_the_events),
         cmocka_unit_test(space_that_is_given_back_is_asked_for_by_the_dispatcher),
         cmocka_unit_test(an_answer_waits_for_what_is_queued_in_its_turn),
         cmocka_unit_test(an_answer_that_made_no_row_is_given_in_its_turn),

@@ -110,7 +110,7 @@ static void hop_make(struct tb_copy *copy, bool for_encoded_chunks)
     copy->hops = h;
 }
 
-/* P7: more notes than there is room for: who waits for chunks tries again, and hops that
+/* P7: more notes than there is room for: waiters for chunks try again, and hops that
  * none are wanted of go. */
 static void lost_notes_leave_no_hop_behind(void **state)
 {

@@ -70,7 +70,7 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_SUBSCRIBER);
 }
 
-static void what_holds_up_its_chunks_is_the_reason_while_they_move(void **state)
+static void the_brake_on_its_chunks_is_the_reason_while_they_move(void **state)
 {
     (void)state;
     struct tb_lag_facts f = {.subscribed = true, .heard = true, .behind = true, .begun = true};
@@ -138,7 +138,7 @@ static void reasons_of_a_lack_are_the_rest(void **state)
 }
 
 /* A link may have been idle for long when a version begins on it. */
-static void what_just_began_does_not_stand(void **state)
+static void a_crossing_just_begun_does_not_stand(void **state)
 {
     (void)state;
     struct tb_lag_pace p = {0};
@@ -232,7 +232,7 @@ static void bytes_that_came_to_nothing_make_no_short_estimate(void **state)
     assert_false(tb_lag_estimate_rest(&m, 100, &eta)); /* all of it is here, and not yet a chunk */
 }
 
-static void what_the_process_before_held_is_no_measure(void **state)
+static void chunks_of_the_process_before_are_no_measure(void **state)
 {
     (void)state;
     struct tb_lag_moves m = {0};
@@ -249,15 +249,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reason_in_the_order_in_which_it_is_looked_for),
-        cmocka_unit_test(what_holds_up_its_chunks_is_the_reason_while_they_move),
+        cmocka_unit_test(the_brake_on_its_chunks_is_the_reason_while_they_move),
         cmocka_unit_test(a_head_that_is_here_may_be_unused),
         cmocka_unit_test(a_reason_of_a_later_release_is_unknown),
         cmocka_unit_test(reasons_of_a_lack_are_the_rest),
-        cmocka_unit_test(what_just_began_does_not_stand),
+        cmocka_unit_test(a_crossing_just_begun_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
         cmocka_unit_test(chunks_that_land_seconds_apart_have_an_estimate),
         cmocka_unit_test(bytes_that_came_to_nothing_make_no_short_estimate),
-        cmocka_unit_test(what_the_process_before_held_is_no_measure),
+        cmocka_unit_test(chunks_of_the_process_before_are_no_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

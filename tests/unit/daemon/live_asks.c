@@ -183,7 +183,7 @@ static void requests_are_bounded(void **state)
 }
 
 /* A frame that says what cannot be ends its session, and nothing of it counts. */
-static void what_cannot_be_ends_the_session(void **state)
+static void an_impossible_word_ends_the_session(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(nobody_answers_for_another),
         cmocka_unit_test(a_question_ends_at_its_deadline_or_when_workers_leave),
         cmocka_unit_test(requests_are_bounded),
-        cmocka_unit_test(what_cannot_be_ends_the_session),
+        cmocka_unit_test(an_impossible_word_ends_the_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

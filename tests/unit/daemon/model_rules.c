@@ -190,7 +190,7 @@ static void a_reload_keeps_the_order_of_the_file(void **state)
 }
 
 /* `config show` prints of a gateway a file in which the same row counts. */
-static void what_is_written_says_the_same(void **state)
+static void a_written_file_says_the_same(void **state)
 {
     struct said s = {.count = 0};
     char *text = NULL;
@@ -259,7 +259,7 @@ int main(void)
         cmocka_unit_test(a_subscription_may_be_a_pattern),
         cmocka_unit_test(a_pattern_that_relays_alone_bring_is_warned_of),
         cmocka_unit_test(a_reload_keeps_the_order_of_the_file),
-        cmocka_unit_test(what_is_written_says_the_same),
+        cmocka_unit_test(a_written_file_says_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

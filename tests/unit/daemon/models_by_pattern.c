@@ -169,7 +169,7 @@ static void a_model_sleeps_and_nothing_of_it_is_lost(void **state)
 }
 
 /* A version that is being published, and a reader, keep their models awake. */
-static void what_is_used_stays_awake(void **state)
+static void a_model_in_use_stays_awake(void **state)
 {
     struct home h;
     (void)state;
@@ -548,7 +548,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_name_needs_no_row_of_the_file),
         cmocka_unit_test(a_model_sleeps_and_nothing_of_it_is_lost),
-        cmocka_unit_test(what_is_used_stays_awake),
+        cmocka_unit_test(a_model_in_use_stays_awake),
         cmocka_unit_test(ten_thousand_models_are_rows_on_a_disk),
         cmocka_unit_test(a_party_has_a_quarter_of_the_table),
         cmocka_unit_test(a_trainer_has_more_models_than_its_quarter),

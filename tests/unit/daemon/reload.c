@@ -70,7 +70,7 @@ static const struct tb_config *now(const struct world *w)
     return w->home.d->config;
 }
 
-static void what_is_live_counts_in_this_turn(void **state)
+static void a_live_key_counts_in_this_turn(void **state)
 {
     static struct world w;
     (void)state;
@@ -119,7 +119,7 @@ static void a_file_that_is_not_good_changes_nothing(void **state)
     end(&w);
 }
 
-static void what_needs_a_restart_stays(void **state)
+static void a_key_that_needs_a_restart_stays(void **state)
 {
     static struct world w;
     (void)state;
@@ -195,7 +195,7 @@ static void an_operator_sees_the_difference(void **state)
     end(&w);
 }
 
-static void what_counts_is_told_as_a_file(void **state)
+static void the_configuration_is_told_as_a_file(void **state)
 {
     static struct world w;
     char error[256] = "";
@@ -220,12 +220,12 @@ static void what_counts_is_told_as_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_live_counts_in_this_turn),
+        cmocka_unit_test(a_live_key_counts_in_this_turn),
         cmocka_unit_test(a_file_that_is_not_good_changes_nothing),
-        cmocka_unit_test(what_needs_a_restart_stays),
+        cmocka_unit_test(a_key_that_needs_a_restart_stays),
         cmocka_unit_test(a_model_goes_and_comes_back),
         cmocka_unit_test(an_operator_sees_the_difference),
-        cmocka_unit_test(what_counts_is_told_as_a_file),
+        cmocka_unit_test(the_configuration_is_told_as_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,7 +241,7 @@ static void a_rank_that_does_not_answer_breaks_its_version(void **state)
 }
 
 /* P7: an answer to no question is none. */
-static void what_was_not_asked_is_not_heard(void **state)
+static void an_answer_to_no_question_is_not_heard(void **state)
 {
     struct sealed s;
     (void)state;
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_copied_again_is_read_once_more),
         cmocka_unit_test(a_rank_whose_bytes_changed_breaks_its_version),
         cmocka_unit_test(a_rank_that_does_not_answer_breaks_its_version),
-        cmocka_unit_test(what_was_not_asked_is_not_heard),
+        cmocka_unit_test(an_answer_to_no_question_is_not_heard),
     };
     return cmocka_run_group_tests_name("daemon.repair", tests, NULL, NULL);
 }

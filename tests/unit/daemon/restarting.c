@@ -68,7 +68,7 @@ static void a_stop_waits_for_links_that_close(void **state)
 }
 
 /* Bytes that the process before held took none of this one's. */
-static void what_was_held_at_the_start_is_no_measure_of_the_rest(void **state)
+static void chunks_held_at_the_start_are_no_measure_of_the_rest(void **state)
 {
     struct sealed s;
     (void)state;
@@ -90,7 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_version_that_goes_waits_for_links_that_close),
         cmocka_unit_test(a_stop_waits_for_links_that_close),
-        cmocka_unit_test(what_was_held_at_the_start_is_no_measure_of_the_rest),
+        cmocka_unit_test(chunks_held_at_the_start_are_no_measure_of_the_rest),
     };
     return cmocka_run_group_tests_name("daemon.restarting", tests, NULL, NULL);
 }

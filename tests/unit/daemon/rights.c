@@ -1,4 +1,4 @@
-/* rights.c - P8: who may publish or read a model. Denied by default; a pattern that is too
+/* rights.c - P8: the right to publish or read a model. Denied by default; a pattern that is too
  * short matches nobody.
  *
  * Covers: gateway/daemon/rights.c */

@@ -71,7 +71,7 @@ static void seal_said(struct tb_worker_session *s, const struct version *v, uint
     CHECK_OK(tb_worker_seal_frame(s, &frame));
 }
 
-/* P6: what a worker says of a version of another site's is not believed, not even as far as space
+/* P6: a worker's word about a version of another site's is not believed, not even as far as space
  * goes: the true manifest has to find its place free. */
 static void a_seal_away_from_home_reserves_nothing(void **state)
 {
@@ -367,10 +367,10 @@ static struct tb_worker_session *left_waiting(struct tb_worker_session *s, uint3
     return s;
 }
 
-/* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so who asks
- * again (its connection was cut), or asks for what another request hid, waits for that end, and the
- * export stays as long. */
-static void who_asks_again_waits_for_the_drain(void **state)
+/* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so a rank
+ * that asks again (its connection was cut), or asks for what another request hid, waits for that
+ * end, and the export stays as long. */
+static void a_rank_that_asks_again_waits_for_the_drain(void **state)
 {
     (void)state;
     struct home h;
@@ -405,8 +405,8 @@ static bool has_export(const struct tb_worker_session *s, uint32_t shard)
 }
 
 /* P1: two shards were hidden together and one of them goes by itself. That the other has ended is
- * no answer to who asked for both, and takes no export of the one that is still read. */
-static void who_asks_for_all_waits_for_each(void **state)
+ * no answer to a rank that asked for both, and takes no export of the one that is still read. */
+static void a_rank_that_asks_for_all_waits_for_each(void **state)
 {
     (void)state;
     struct home h;
@@ -437,8 +437,8 @@ static void who_asks_for_all_waits_for_each(void **state)
     home_free(&h);
 }
 
-/* That one shard went by itself is told to who said so, and is no answer to who asked for all: the
- * rank would keep what has ended. */
+/* That one shard went by itself is told to its rank, and is no answer to one that asked for all:
+ * the rank would keep what has ended. */
 static void a_shard_that_went_is_no_answer_for_all(void **state)
 {
     (void)state;
@@ -492,7 +492,7 @@ static enum tb_status status_of(const struct tb_worker_session *s, uint64_t requ
 /* One shard came back into sight while another drains on. A rank that asks again for both then has
  * it hidden anew, and the earlier status of it is over. Asked once more, nothing is hidden by that,
  * and the earlier status stays. */
-static void who_asks_again_is_told_what_was_told(void **state)
+static void a_rank_that_asks_again_is_told_the_same(void **state)
 {
     (void)state;
     struct home h;
@@ -527,10 +527,10 @@ int main(void)
         cmocka_unit_test(manifests_over_the_limit_are_refused),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(a_parked_seal_that_is_taken_back_is_not_sealed),
-        cmocka_unit_test(who_asks_again_waits_for_the_drain),
-        cmocka_unit_test(who_asks_for_all_waits_for_each),
+        cmocka_unit_test(a_rank_that_asks_again_waits_for_the_drain),
+        cmocka_unit_test(a_rank_that_asks_for_all_waits_for_each),
         cmocka_unit_test(a_shard_that_went_is_no_answer_for_all),
-        cmocka_unit_test(who_asks_again_is_told_what_was_told),
+        cmocka_unit_test(a_rank_that_asks_again_is_told_the_same),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("seal_and_unpublish", tests, NULL, NULL);

@@ -78,7 +78,8 @@ static void a_life_is_told(void **state)
     close(fd);
 }
 
-/* P9: what listens while the process ends is taken by the next one, with those that wait there. */
+/* P9: a socket that listens while the process ends is taken by the next one, with those that wait
+ * there. */
 static void a_listening_socket_outlives_its_process(void **state)
 {
     (void)state;

@@ -167,7 +167,7 @@ static void lose(struct worker *w, const struct tb_msg_plan *plan)
 
 /* The gateway is believed, and another worker is not. On a busy machine that worker may have been
  * asked in vain, and then the gateway is planned: its reader loses that plan. */
-static void a_plan_says_whom_not_to_believe(void **state)
+static void a_plan_says_which_source_not_to_believe(void **state)
 {
     (void)state;
     struct sealed s;
@@ -194,7 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proofs_go_to_each_that_stages),
-        cmocka_unit_test(a_plan_says_whom_not_to_believe),
+        cmocka_unit_test(a_plan_says_which_source_not_to_believe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,8 @@ static void another_protocol_may_have_another_hello(void **state)
     home_free(&h);
 }
 
-/* P9: the field was a pid alone, and is that still to who does not look above its 22 bits. */
+/* P9: the field was a pid alone, and is that still to a reader that does not look above its 22
+ * bits. */
 static void a_nic_stands_above_the_pid(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void a_nic_stands_above_the_pid(void **state)
     assert_int_equal(tb_msg_nic_get(4194303), 0); /* a worker of the release before */
 }
 
-static void what_a_workers_nic_carries_is_known(void **state)
+static void the_rate_of_a_workers_nic_is_known(void **state)
 {
     (void)state;
     struct home h;
@@ -153,7 +154,7 @@ int main(void)
         cmocka_unit_test(another_protocol_is_refused_by_name),
         cmocka_unit_test(another_protocol_may_have_another_hello),
         cmocka_unit_test(a_nic_stands_above_the_pid),
-        cmocka_unit_test(what_a_workers_nic_carries_is_known),
+        cmocka_unit_test(the_rate_of_a_workers_nic_is_known),
     };
     return cmocka_run_group_tests_name("session_protocol_version", tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void say_export(struct world *w, const struct tb_id *uid, bool whole)
     worker_sync(w->worker);
 }
 
-static void who_may_not_read_is_given_no_source(void **state)
+static void a_worker_without_the_right_is_given_no_source(void **state)
 {
     struct world w;
     (void)state;
@@ -68,7 +68,7 @@ static void who_may_not_read_is_given_no_source(void **state)
     end(&w);
 }
 
-static void who_may_read_is_given_one(void **state)
+static void a_worker_with_the_right_is_given_one(void **state)
 {
     struct world w;
     (void)state;
@@ -83,7 +83,7 @@ static void who_may_read_is_given_one(void **state)
 }
 
 /* P3: nor does it count as a copy, for which home may give its own away. */
-static void who_may_not_read_is_no_copy(void **state)
+static void a_worker_without_the_right_is_no_copy(void **state)
 {
     struct world w;
     (void)state;
@@ -109,7 +109,7 @@ static void exports_of_nothing_are_not_kept(void **state)
 }
 
 /* A worker that may not read a version has no hop of it to report. */
-static void who_may_not_read_reports_no_lost_hop(void **state)
+static void a_worker_without_the_right_reports_no_lost_hop(void **state)
 {
     static const char *const models[] = {PUBLISHES_ONLY, READS_ONLY};
     (void)state;
@@ -153,7 +153,7 @@ static enum tb_status tensors_of(struct world *w, const char *hex)
     return tb_msg_status_get(reply.status_negated);
 }
 
-static void who_has_no_right_at_all_is_not_told_what_there_is(void **state)
+static void an_identity_without_rights_is_not_told_what_there_is(void **state)
 {
     struct world w;
     struct tb_reader r;
@@ -166,7 +166,7 @@ static void who_has_no_right_at_all_is_not_told_what_there_is(void **state)
     end(&w);
 }
 
-static void who_has_one_is(void **state)
+static void an_identity_with_one_is(void **state)
 {
     static const char *const models[] = {READS_ONLY, PUBLISHES_ONLY};
     (void)state;
@@ -245,13 +245,13 @@ int main(void)
         cmocka_unit_test(tensors_are_said_of_what_may_be_read),
         cmocka_unit_test(tensors_are_not_written_again_and_again),
         cmocka_unit_test(tensors_of_no_version_are_not_found),
-        cmocka_unit_test(who_may_not_read_is_given_no_source),
-        cmocka_unit_test(who_may_read_is_given_one),
-        cmocka_unit_test(who_may_not_read_is_no_copy),
+        cmocka_unit_test(a_worker_without_the_right_is_given_no_source),
+        cmocka_unit_test(a_worker_with_the_right_is_given_one),
+        cmocka_unit_test(a_worker_without_the_right_is_no_copy),
         cmocka_unit_test(exports_of_nothing_are_not_kept),
-        cmocka_unit_test(who_may_not_read_reports_no_lost_hop),
-        cmocka_unit_test(who_has_no_right_at_all_is_not_told_what_there_is),
-        cmocka_unit_test(who_has_one_is),
+        cmocka_unit_test(a_worker_without_the_right_reports_no_lost_hop),
+        cmocka_unit_test(an_identity_without_rights_is_not_told_what_there_is),
+        cmocka_unit_test(an_identity_with_one_is),
     };
     return cmocka_run_group_tests_name("session_rights", tests, NULL, NULL);
 }

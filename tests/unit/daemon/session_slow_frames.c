@@ -94,7 +94,7 @@ static void a_long_frame_keeps_its_session(void **state)
 }
 
 /* P7: a frame would be said for ever. */
-static void who_trickles_is_lost(void **state)
+static void a_worker_that_trickles_is_lost(void **state)
 {
     (void)state;
     struct speaker s;
@@ -116,9 +116,9 @@ static bool queue(struct tb_worker_session *s, const uint8_t *bytes, size_t coun
     return true;
 }
 
-/* P6: all manifests of a version stand in the queue at once; P7: what waits for a worker that does
- * not read ends there. */
-static void who_does_not_read_is_dropped(void **state)
+/* P6: all manifests of a version stand in the queue at once; P7: memory that waits for a worker
+ * that does not read ends there. */
+static void a_worker_that_does_not_read_is_dropped(void **state)
 {
     (void)state;
     struct speaker s;
@@ -140,8 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_frame_keeps_its_session),
-        cmocka_unit_test(who_trickles_is_lost),
-        cmocka_unit_test(who_does_not_read_is_dropped),
+        cmocka_unit_test(a_worker_that_trickles_is_lost),
+        cmocka_unit_test(a_worker_that_does_not_read_is_dropped),
     };
     return cmocka_run_group_tests_name("session_slow_frames", tests, NULL, NULL);
 }

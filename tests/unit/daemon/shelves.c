@@ -110,7 +110,7 @@ static void wait_for(const struct world *w, uint32_t line)
     }
 }
 
-static void what_lands_is_encoded(void **state)
+static void a_landed_chunk_is_encoded(void **state)
 {
     (void)state;
     struct world w;
@@ -152,7 +152,7 @@ static void made(struct world *w, uint8_t of, uint8_t on, uint32_t chunk, size_t
 }
 
 /* A delta that came from elsewhere goes on as it came, and is not encoded again. */
-static void what_came_encoded_is_forwarded(void **state)
+static void a_chunk_that_came_encoded_is_forwarded(void **state)
 {
     (void)state;
     struct world w;
@@ -204,7 +204,7 @@ static void work_ends_where_it_is(void **state)
 
 /* Encoded by its publisher: it is taken as it is, and what is on its way is waited
  * for, but not for ever. */
-static void what_is_encoded_elsewhere_is_taken(void **state)
+static void a_chunk_encoded_elsewhere_is_taken(void **state)
 {
     (void)state;
     struct world w;
@@ -237,10 +237,10 @@ static void what_is_encoded_elsewhere_is_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lands_is_encoded),
-        cmocka_unit_test(what_came_encoded_is_forwarded),
+        cmocka_unit_test(a_landed_chunk_is_encoded),
+        cmocka_unit_test(a_chunk_that_came_encoded_is_forwarded),
         cmocka_unit_test(work_ends_where_it_is),
-        cmocka_unit_test(what_is_encoded_elsewhere_is_taken),
+        cmocka_unit_test(a_chunk_encoded_elsewhere_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

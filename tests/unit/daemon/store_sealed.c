@@ -323,7 +323,7 @@ static void writes_for_ever(int said)
     }
 }
 
-/* P3: what was acknowledged is there, and the log that the kill left is taken in. */
+/* P3: an acknowledged row is there, and the log that the kill left is taken in. */
 static void a_kill_loses_nothing_that_was_acknowledged(void **state)
 {
     (void)state;

@@ -56,8 +56,8 @@ static void a_statement_is_there_once_after_a_restart(void **state)
     tb_store_close(store);
 }
 
-/* P8: what is too much for the cache is sorted in memory: a file for it could not be opened behind
- * the sandbox, and a gateway with some hundred statements did not start. */
+/* P8: rows that are too many for the cache are sorted in memory: a file for it could not be opened
+ * behind the sandbox, and a gateway with some hundred statements did not start. */
 static void nothing_is_sorted_in_a_file(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
 
 static const struct tb_disk_keys in_clear = {.key = NULL};
 
-/* The disk: while `held`, whoever begins to write stops here. */
+/* The disk: while `held`, a thread that begins to write stops here. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -166,7 +166,7 @@ static void nobody_waits_for_the_disk(void **state)
     tb_store_close(store);
 }
 
-/* P10: what the store says of a failure comes with the result. */
+/* P10: the store's words about a failure come with the result. */
 static void a_failure_comes_with_its_reason(void **state)
 {
     (void)state;

@@ -125,7 +125,7 @@ static struct tb_id sealed(struct scene *s, uint64_t number)
 
 /* A rank that never unpublishes: what it exported leaves with its version, and so
  * does the gateway's copy. */
-static void what_is_published_and_withdrawn_leaves_nothing(void **state)
+static void a_version_published_and_withdrawn_leaves_nothing(void **state)
 {
     (void)state;
     static const char *const tables[] = {"worker_exports", "copies",     "exports",
@@ -560,7 +560,7 @@ static void full_control_clients_name_the_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_published_and_withdrawn_leaves_nothing),
+        cmocka_unit_test(a_version_published_and_withdrawn_leaves_nothing),
         cmocka_unit_test(a_layout_is_idle_once_at_most),
         cmocka_unit_test(encoded_chunks_leave_with_their_version),
         cmocka_unit_test(sessions_come_and_go),

@@ -125,7 +125,7 @@ static void depth_and_circles_are_bounded(void **state)
     is_refused(w, "circle", NULL, TB_TOO_LARGE, "more than");
 }
 
-static void what_is_no_file_is_not_given(void **state)
+static void an_entry_that_is_no_file_is_not_given(void **state)
 {
     struct disk_world *w = *state;
     assert_int_equal(mkfifo(disk_path(w, "root/fifo"), 0600), 0);
@@ -144,7 +144,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(links_into_a_second_root_work_where_it_is_named, setup,
                                         disk_teardown),
         cmocka_unit_test_setup_teardown(depth_and_circles_are_bounded, setup, disk_teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_not_given, setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(an_entry_that_is_no_file_is_not_given, setup, disk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,7 +186,7 @@ static void a_block_counts_at_its_place_alone(void **state)
     free(bytes);
 }
 
-static void what_is_cut_off_is_not_there(void **state)
+static void an_anchor_that_is_cut_off_is_not_there(void **state)
 {
     struct anchor *a = *state;
     struct tb_anchor_file f;
@@ -236,7 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_key_is_told_from_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_flipped_bit_is_never_given_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_block_counts_at_its_place_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_cut_off_is_not_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_anchor_that_is_cut_off_is_not_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pieces_of_any_size_are_one_file, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

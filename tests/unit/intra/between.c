@@ -23,7 +23,7 @@ static const struct way ways[] = {
 };
 
 /* The right bytes stand in the place already (an earlier READ that was cut off), the
- * source's have changed since: whoever digests before the READ is complete holds the chunk,
+ * source's have changed since: a thread that digests before the READ is complete holds the chunk,
  * and then the READ spoils it. */
 static void P1_digest_waits_for_the_read(void **state)
 {

@@ -97,7 +97,7 @@ static void P1_P6_a_transfer_survives_each_failure(void **state)
 }
 
 /* P9: a worker of the release before says no why, and its byte is still its transport. */
-static void what_a_hop_goes_by_travels_in_a_byte(void **state)
+static void the_transport_of_a_hop_travels_in_a_byte(void **state)
 {
     (void)state;
     enum tb_transport transport;
@@ -242,7 +242,7 @@ static uint64_t claimed_bytes(const struct hold *h)
     return bytes;
 }
 
-/* P6: what came and waits for a thread leaves room for as much that is asked for. */
+/* P6: bytes that came and wait for a thread leave room for as many that are asked for. */
 static void reads_go_on_while_chunks_are_digested(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_hop_goes_by_travels_in_a_byte),
+        cmocka_unit_test(the_transport_of_a_hop_travels_in_a_byte),
         cmocka_unit_test(a_hop_by_shm_says_how_it_reads),
         cmocka_unit_test(a_hop_says_that_not_all_is_attached),
         cmocka_unit_test(threads_that_nobody_asked_for_are_few),

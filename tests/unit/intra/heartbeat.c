@@ -41,8 +41,8 @@ static void P6_three_missed_beats_are_the_end(void **state)
     expect(&h, 1500, TB_HEARTBEAT_LOST, 0);
 }
 
-/* The twin: who answers late is kept for as long as it answers. */
-static void who_answers_is_kept(void **state)
+/* The twin: a late answerer is kept for as long as it answers. */
+static void a_source_that_answers_is_kept(void **state)
 {
     (void)state;
     struct tb_heartbeat h = greeted();
@@ -83,7 +83,7 @@ static void a_connection_has_longer_to_open(void **state)
 
 /* A reader that stood still itself (stopped, or starved of its core) blames nobody: what came
  * meanwhile is not read yet. */
-static void who_stood_still_blames_nobody(void **state)
+static void a_reader_that_stood_still_blames_nobody(void **state)
 {
     (void)state;
     struct tb_heartbeat h = greeted();
@@ -97,9 +97,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P6_three_missed_beats_are_the_end),
-        cmocka_unit_test(who_answers_is_kept),
+        cmocka_unit_test(a_source_that_answers_is_kept),
         cmocka_unit_test(a_hop_that_moves_bytes_costs_no_beat),
-        cmocka_unit_test(who_stood_still_blames_nobody),
+        cmocka_unit_test(a_reader_that_stood_still_blames_nobody),
         cmocka_unit_test(a_connection_has_longer_to_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,7 +249,8 @@ static void know_proof(struct world *w, uint32_t k)
     tb_manifest_set_proof(&w->cargo.manifest, k, &proof);
 }
 
-/* P1: what could not be judged when it comes is not asked for; what can goes on at once. */
+/* P1: a chunk that could not be judged when it comes is not asked for; one that can goes on at
+ * once. */
 static void P1_a_foreign_chunk_is_asked_for_once_its_proof_is_known(void **state)
 {
     (void)state;
@@ -291,7 +292,7 @@ static void P6_a_chunk_that_was_dropped_is_asked_again(void **state)
     world_fini(&w);
 }
 
-static void what_a_source_lost_is_asked_no_more(void **state)
+static void a_chunk_that_a_source_lost_is_asked_no_more(void **state)
 {
     (void)state;
     struct world w;
@@ -509,7 +510,7 @@ int main(void)
         cmocka_unit_test(P1_a_chunk_that_fails_is_read_once_more),
         cmocka_unit_test(P1_a_foreign_chunk_is_asked_for_once_its_proof_is_known),
         cmocka_unit_test(P6_a_chunk_that_was_dropped_is_asked_again),
-        cmocka_unit_test(what_a_source_lost_is_asked_no_more),
+        cmocka_unit_test(a_chunk_that_a_source_lost_is_asked_no_more),
         cmocka_unit_test(P7_bits_past_the_last_chunk_are_garbled),
         cmocka_unit_test(it_looks_at_the_rhythm_of_its_source),
         cmocka_unit_test(many_at_once_are_as_many_one_after_another),

@@ -1,5 +1,5 @@
-/* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: who reads encoded
- * chunks, who whole ones, and who waits. P6: no shelf holds a reader up.
+/* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: which readers take
+ * encoded chunks, which whole ones, and which wait. P6: no shelf holds a reader up.
  *
  * Covers: intra/hop/hop_shelf.c */
 #include "intra/hop/hop.h"
@@ -121,7 +121,7 @@ static void land(struct world *w, const struct tb_hop_aim *aim)
     tb_hop_landed(&w->s, aim);
 }
 
-static void who_holds_the_base_reads_encoded_chunks_and_passes_them_on(void **state)
+static void a_holder_of_the_base_reads_encoded_chunks_and_passes_them_on(void **state)
 {
     (void)state;
     struct world w;
@@ -144,9 +144,9 @@ static void who_holds_the_base_reads_encoded_chunks_and_passes_them_on(void **st
     world_fini(&w);
 }
 
-/* The twin: without the base chunks come whole at once, and encoded chunks go on to who may have
- * it. */
-static void who_does_not_reads_chunks_and_passes_encoded_chunks_on(void **state)
+/* The twin: without the base chunks come whole at once, and encoded chunks go on to a reader that
+ * may have it. */
+static void a_reader_without_it_reads_chunks_and_passes_encoded_ones_on(void **state)
 {
     (void)state;
     struct world w;
@@ -223,7 +223,7 @@ static void a_slow_arrival_costs_no_patience(void **state)
     world_fini(&w);
 }
 
-static void what_will_not_come_is_not_waited_for(void **state)
+static void a_chunk_that_will_not_come_is_not_waited_for(void **state)
 {
     (void)state;
     struct world w;
@@ -296,12 +296,12 @@ static void nonsense_is_garbled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_holds_the_base_reads_encoded_chunks_and_passes_them_on),
-        cmocka_unit_test(who_does_not_reads_chunks_and_passes_encoded_chunks_on),
+        cmocka_unit_test(a_holder_of_the_base_reads_encoded_chunks_and_passes_them_on),
+        cmocka_unit_test(a_reader_without_it_reads_chunks_and_passes_encoded_ones_on),
         cmocka_unit_test(an_encoded_chunk_that_failed_is_fetched_whole),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(a_slow_arrival_costs_no_patience),
-        cmocka_unit_test(what_will_not_come_is_not_waited_for),
+        cmocka_unit_test(a_chunk_that_will_not_come_is_not_waited_for),
         cmocka_unit_test(encoded_chunks_of_another_base_are_no_use),
         cmocka_unit_test(a_fast_hop_reads_chunks),
         cmocka_unit_test(nonsense_is_garbled),

@@ -66,7 +66,7 @@ static int file(unsigned flags, off_t bytes, int seals)
     return fd;
 }
 
-/* P7: what a hostile reader may send instead. */
+/* P7: frames that a hostile reader may send instead. */
 static void P7_other_descriptors_are_not_mapped(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ static int sweep(void **state)
     return scratch_remove(root) ? 0 : -1;
 }
 
-static void what_is_there_is_read(void **state)
+static void a_fact_that_is_there_is_read(void **state)
 {
     (void)state;
     struct tb_nic_facts facts;
@@ -51,7 +51,7 @@ static void what_is_there_is_read(void **state)
     assert_int_equal(facts.bytes_per_s, 312500000);
 }
 
-static void what_is_not_is_not_known(void **state)
+static void a_fact_that_is_not_there_is_not_known(void **state)
 {
     (void)state;
     struct tb_nic_facts facts;
@@ -100,7 +100,7 @@ static const char *root_port_of(const char *gpu)
 
 /* A GPU and a NIC of one switch have the root port in common, others do not; one in a slot of the
  * host bridge's has none. */
-static void what_shares_a_switch_is_behind_one_root_port(void **state)
+static void devices_that_share_a_switch_are_behind_one_root_port(void **state)
 {
     (void)state;
     struct tb_nic_facts nic;
@@ -132,10 +132,10 @@ static void what_shares_a_switch_is_behind_one_root_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_there_is_read, make, sweep),
-        cmocka_unit_test_setup_teardown(what_is_not_is_not_known, make, sweep),
+        cmocka_unit_test_setup_teardown(a_fact_that_is_there_is_read, make, sweep),
+        cmocka_unit_test_setup_teardown(a_fact_that_is_not_there_is_not_known, make, sweep),
         cmocka_unit_test(memory_has_a_node_or_not),
-        cmocka_unit_test_setup_teardown(what_shares_a_switch_is_behind_one_root_port, make, sweep),
+        cmocka_unit_test_setup_teardown(devices_that_share_a_switch_are_behind_one_root_port, make, sweep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

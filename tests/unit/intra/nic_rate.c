@@ -55,7 +55,7 @@ static void hardware_says_what_it_carries(void **state)
 }
 
 /* The twins: a veth's 10 Gbit/s are made up, and loopback has none. */
-static void what_is_no_hardware_is_not_believed(void **state)
+static void a_rate_without_hardware_is_not_believed(void **state)
 {
     (void)state;
     put("veth0/speed", "10000\n");
@@ -67,7 +67,7 @@ static void what_is_no_hardware_is_not_believed(void **state)
     is("lo", 0);
 }
 
-static void what_stands_on_hardware_is_as_fast(void **state)
+static void an_interface_on_hardware_is_as_fast(void **state)
 {
     (void)state;
     put("eth1/device/vendor", "");
@@ -108,8 +108,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hardware_says_what_it_carries),
-        cmocka_unit_test(what_is_no_hardware_is_not_believed),
-        cmocka_unit_test(what_stands_on_hardware_is_as_fast),
+        cmocka_unit_test(a_rate_without_hardware_is_not_believed),
+        cmocka_unit_test(an_interface_on_hardware_is_as_fast),
         cmocka_unit_test(an_address_is_its_interfaces),
     };
     return cmocka_run_group_tests(tests, make, sweep);

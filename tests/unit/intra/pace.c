@@ -26,7 +26,7 @@ static void a_hungry_taker_gets_the_rate(void **state)
     assert_in_range(total, 499000000, 500000000 + p.burst_bytes);
 }
 
-static void what_was_not_used_comes_back(void **state)
+static void a_rest_that_was_not_used_comes_back(void **state)
 {
     (void)state;
     struct tb_pace p;
@@ -59,7 +59,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hungry_taker_gets_the_rate),
-        cmocka_unit_test(what_was_not_used_comes_back),
+        cmocka_unit_test(a_rest_that_was_not_used_comes_back),
         cmocka_unit_test(a_long_rest_saves_up_one_burst_only),
         cmocka_unit_test(no_rate_is_no_limit),
     };

@@ -20,7 +20,7 @@ static struct {
     pthread_cond_t changed;
     uint32_t regions, domains; /* that there are */
     uint32_t limit;            /* of regions, as RLIMIT_MEMLOCK is of bytes */
-    bool held, waiting;        /* who registers waits while held */
+    bool held, waiting;        /* a registration waits while held */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static struct ibv_context device, other_device;
@@ -115,7 +115,7 @@ static void use(struct tb_region_options options)
 
 /* ---- once ---- */
 
-static void what_stays_is_registered_once(void **state)
+static void a_region_that_stays_is_registered_once(void **state)
 {
     (void)state;
     const struct tb_region_options options = target(memory, COUNT);
@@ -132,7 +132,7 @@ static void what_stays_is_registered_once(void **state)
     assert_int_equal(fake.regions, 0);
 }
 
-static void what_does_not_stay_goes_with_its_user(void **state)
+static void memory_that_does_not_stay_goes_with_its_user(void **state)
 {
     (void)state;
     tb_pinned_stays(&pinned, memory, COUNT);
@@ -279,7 +279,7 @@ static void a_version_after_another_registers_nothing(void **state)
     assert_int_equal(fake.domains, 0);
 }
 
-/* P8: what else is registered in its domain, its readers could read. */
+/* P8: its readers could read other memory that is registered in its domain. */
 static void P8_a_domain_goes_to_no_export_of_less(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void wait_for_registering(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
-static void who_wants_the_same_waits_for_it(void **state)
+static void a_user_that_wants_the_same_waits_for_it(void **state)
 {
     (void)state;
     pthread_t threads[3];
@@ -365,7 +365,7 @@ static void who_wants_the_same_waits_for_it(void **state)
 
 /* Its owner may unmap it when goes has returned: what was being registered then is known by
  * then. */
-static void memory_that_goes_waits_for_who_registers_it(void **state)
+static void memory_that_goes_waits_for_its_registration(void **state)
 {
     (void)state;
     pthread_t taking, going;
@@ -386,8 +386,8 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, open_pinned, close_pinned)
     const struct CMUnitTest tests[] = {
-        TEST(what_stays_is_registered_once),
-        TEST(what_does_not_stay_goes_with_its_user),
+        TEST(a_region_that_stays_is_registered_once),
+        TEST(memory_that_does_not_stay_goes_with_its_user),
         TEST(no_region_serves_two_kinds),
         TEST(memory_of_a_device_is_never_kept),
         TEST(a_region_in_use_goes_with_its_last_user),
@@ -397,8 +397,8 @@ int main(void)
         TEST(nothing_of_a_dead_device_is_kept),
         TEST(a_version_after_another_registers_nothing),
         TEST(P8_a_domain_goes_to_no_export_of_less),
-        TEST(who_wants_the_same_waits_for_it),
-        TEST(memory_that_goes_waits_for_who_registers_it),
+        TEST(a_user_that_wants_the_same_waits_for_it),
+        TEST(memory_that_goes_waits_for_its_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

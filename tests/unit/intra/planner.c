@@ -163,9 +163,9 @@ static void stand_still(struct site *s)
     s->members[a + 1].upstream = TB_PLANNER_NONE;
 }
 
-/* P6: whoever else depends on it gets nothing either until he has noticed, too: b goes on at the
- * gateway, though that feeds a, and they come behind b. */
-static void who_depends_on_what_failed_is_no_way_out(void **state)
+/* P6: another reader that depends on it gets nothing either until it has noticed, too: b goes on at
+ * the gateway, though that feeds a, and they come behind b. */
+static void a_reader_behind_a_failed_source_is_no_way_out(void **state)
 {
     (void)state;
     struct site s;
@@ -183,7 +183,7 @@ static void who_depends_on_what_failed_is_no_way_out(void **state)
 
 /* The twins: where there is nobody else they will do, as they may reach what b does not; but not
  * those that depend on b. */
-static void who_depends_on_what_failed_is_better_than_nobody(void **state)
+static void a_reader_behind_a_failed_source_is_better_than_nobody(void **state)
 {
     (void)state;
     struct site s;
@@ -202,9 +202,9 @@ static void who_depends_on_what_failed_is_better_than_nobody(void **state)
     assert_int_equal(site_plan(&s, b), TB_NOT_FOUND);
 }
 
-/* P6: who does not answer, and who depends on it, is read from when there is nobody else; but what
- * one of those holds can be read. */
-static void who_is_silent_is_no_way_for_others(void **state)
+/* P6: a worker that does not answer, and one that depends on it, are read from when there is nobody
+ * else; but what one of those holds can be read. */
+static void a_silent_worker_is_no_way_for_others(void **state)
 {
     (void)state;
     struct site s;
@@ -231,7 +231,7 @@ static void who_is_silent_is_no_way_for_others(void **state)
 }
 
 /* The twin: a slow one is rather read from, and one that is whole gives nothing either. */
-static void who_is_silent_comes_behind_the_slow(void **state)
+static void a_silent_worker_comes_behind_the_slow(void **state)
 {
     (void)state;
     struct site s;
@@ -449,8 +449,8 @@ static void assert_no_host_is_fed_twice(const struct site *s)
         assert_true(feeds[host] <= 1);
 }
 
-/* P6: whoever joins, leaves and moves on, everybody still has a way to a source, and no way is a
- * circle. */
+/* P6: after any joining, leaving and moving on, everybody still has a way to a source, and no way
+ * is a circle. */
 static void churn_never_makes_a_cycle(void **state)
 {
     (void)state;
@@ -515,10 +515,10 @@ int main(void)
         cmocka_unit_test(a_byte_reaches_a_host_once),
         cmocka_unit_test(workers_of_a_host_share_its_nic),
         cmocka_unit_test(a_dead_member_moves_only_its_readers),
-        cmocka_unit_test(who_depends_on_what_failed_is_no_way_out),
-        cmocka_unit_test(who_depends_on_what_failed_is_better_than_nobody),
-        cmocka_unit_test(who_is_silent_is_no_way_for_others),
-        cmocka_unit_test(who_is_silent_comes_behind_the_slow),
+        cmocka_unit_test(a_reader_behind_a_failed_source_is_no_way_out),
+        cmocka_unit_test(a_reader_behind_a_failed_source_is_better_than_nobody),
+        cmocka_unit_test(a_silent_worker_is_no_way_for_others),
+        cmocka_unit_test(a_silent_worker_comes_behind_the_slow),
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
         cmocka_unit_test(a_slow_member_is_better_than_none),

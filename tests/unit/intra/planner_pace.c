@@ -33,8 +33,8 @@ static bool alone(struct site *s, uint32_t reader)
     return tb_planner_alone(&q);
 }
 
-/* P6: who holds up those behind it is found once the others could have had eight chunks, which are
- * 0.8 s at their rate; who is held up is not blamed. */
+/* P6: a worker that holds up those behind it is found once the others could have had eight chunks,
+ * which are 0.8 s at their rate; one that is held up is not blamed. */
 static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
 {
     (void)state;
@@ -58,9 +58,9 @@ static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
     assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
 }
 
-/* P6: who gets nothing although its source has more, while others do; told twice, as all may
- * stand still at first. */
-static void who_gets_nothing_though_there_is_more_is_slow(void **state)
+/* P6: a worker that gets nothing although its source has more, while others do; told twice, as all
+ * may stand still at first. */
+static void a_worker_that_gets_nothing_though_there_is_more_is_slow(void **state)
 {
     (void)state;
     struct site s;
@@ -78,12 +78,12 @@ static void who_gets_nothing_though_there_is_more_is_slow(void **state)
     assert_false(judge(&s, 4, &paces[4], TB_SECONDS(1))); /* for much of that it waited */
     assert_false(judge(&s, 4, &paces[4], TB_MS(799)));
     assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
-    for (uint32_t times = 0; times < 10; times++) /* the twins: who is behind it, */
+    for (uint32_t times = 0; times < 10; times++) /* the twins: one that is behind it, */
         assert_false(judge(&s, 5, &paces[5], TB_SECONDS(100)));
-    s.members[3].held_chunks = 5; /* who has all that its source has, */
+    s.members[3].held_chunks = 5; /* one that has all that its source has, */
     for (uint32_t times = 0; times < 10; times++)
         assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
-    s.members[3].held_chunks = 9; /* and who stands still as all do */
+    s.members[3].held_chunks = 9; /* and one that stands still as all do */
     for (uint32_t i = 1; i < 4; i++)
         s.members[i].bytes_per_s = 0;
     for (uint32_t times = 0; times < 10; times++)
@@ -91,7 +91,7 @@ static void who_gets_nothing_though_there_is_more_is_slow(void **state)
 }
 
 /* Where all are slow nobody is, nor is one that has nobody beside it. */
-static void who_is_as_slow_as_the_others_is_not_slow(void **state)
+static void a_worker_as_slow_as_the_others_is_not_slow(void **state)
 {
     (void)state;
     struct site s;
@@ -109,7 +109,7 @@ static void who_is_as_slow_as_the_others_is_not_slow(void **state)
 
 /* The first member of a chain cannot be compared with another. A member that follows can, and so
  * can one with a chain beside it. */
-static void who_leads_all_others_is_alone(void **state)
+static void a_worker_that_leads_all_others_is_alone(void **state)
 {
     (void)state;
     struct site s;
@@ -145,9 +145,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
-        cmocka_unit_test(who_gets_nothing_though_there_is_more_is_slow),
-        cmocka_unit_test(who_is_as_slow_as_the_others_is_not_slow),
-        cmocka_unit_test(who_leads_all_others_is_alone),
+        cmocka_unit_test(a_worker_that_gets_nothing_though_there_is_more_is_slow),
+        cmocka_unit_test(a_worker_as_slow_as_the_others_is_not_slow),
+        cmocka_unit_test(a_worker_that_leads_all_others_is_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,7 +180,7 @@ static void those_that_draw_spread(void **state)
     }
 }
 
-/* The twin: what is drawn decides between equals alone. */
+/* The twin: the draw decides between equals alone. */
 static void load_and_place_win_over_the_draw(void **state)
 {
     (void)state;
@@ -334,7 +334,7 @@ static void a_hop_has_a_turn_when_a_port_comes_up(void **state)
     assert_true(tb_rails_turn(&w.ours, &turn, w.now + TB_SECONDS(1))); /* counted from the beginning again */
 }
 
-/* P7: who names addresses without end is tried as often as there can be rails, and
+/* P7: a source that names addresses without end is tried as often as there can be rails, and
  * again at the next turn. */
 static void tries_of_a_turn_are_bounded(void **state)
 {
@@ -363,7 +363,7 @@ static void others_go_on_while_one_rests(void **state)
 }
 
 /* A path is as good as new after it carried a hop; the twin: after one too short it is not. */
-static void what_carried_a_hop_is_forgiven(void **state)
+static void a_rail_that_carried_a_hop_is_forgiven(void **state)
 {
     (void)state;
     struct world w;
@@ -432,7 +432,7 @@ int main(void)
         cmocka_unit_test(a_hop_has_a_turn_when_a_port_comes_up),
         cmocka_unit_test(tries_of_a_turn_are_bounded),
         cmocka_unit_test(others_go_on_while_one_rests),
-        cmocka_unit_test(what_carried_a_hop_is_forgiven),
+        cmocka_unit_test(a_rail_that_carried_a_hop_is_forgiven),
         cmocka_unit_test(memory_of_failures_is_bounded),
         cmocka_unit_test(rates_that_are_not_known_are_equal),
     };

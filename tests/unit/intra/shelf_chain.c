@@ -69,7 +69,7 @@ static void host_event(void *user, struct tb_hop *hop, const struct tb_hop_event
     tale_fn(&h->tale, hop, event);
 }
 
-/* On any thread. An encoded chunk decodes to its chunk, whoever takes it. */
+/* On any thread. An encoded chunk decodes to its chunk, for every taker. */
 static void host_encoded(void *user, const struct tb_hop_encoded *encoded)
 {
     struct host *h = user;
@@ -319,7 +319,7 @@ static void a_base_of_another_cut_is_not_read(void **state)
     }
 }
 
-/* P6 P7: what is on a shelf may be anything; the source is read whole. */
+/* P6 P7: a shelf may have anything; the source is read whole. */
 static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static size_t encoded(uint8_t *bytes, size_t cap)
     return w.used;
 }
 
-static void what_is_encoded_comes_back(void **state)
+static void an_encoded_chunk_comes_back(void **state)
 {
     (void)state;
     uint8_t bytes[512];
@@ -211,7 +211,7 @@ static void neighbours_are_one_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_encoded_comes_back),
+        cmocka_unit_test(an_encoded_chunk_comes_back),
         cmocka_unit_test(P7_truncations_and_tails_are_refused),
         cmocka_unit_test(P7_counts_are_not_believed),
         cmocka_unit_test(P7_tables_must_fit_the_manifest),

@@ -81,7 +81,7 @@ static void P1_mapped_memory_is_read_too(void **state)
 }
 
 /* The twin: a reader that has no GPU, and one of the source's own process, read the host's copy. */
-static void who_has_no_gpu_reads_the_copy(void **state)
+static void a_reader_without_a_gpu_reads_the_copy(void **state)
 {
     (void)state;
     struct scene s;
@@ -343,7 +343,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_chunks_come_from_the_device),
         cmocka_unit_test(P1_mapped_memory_is_read_too),
-        cmocka_unit_test(who_has_no_gpu_reads_the_copy),
+        cmocka_unit_test(a_reader_without_a_gpu_reads_the_copy),
         cmocka_unit_test(P1_what_was_written_to_is_never_held),
         cmocka_unit_test(P6_what_the_readers_driver_refuses_costs_no_chunk),
         cmocka_unit_test(P6_what_the_sources_driver_refuses_costs_no_chunk),

@@ -29,7 +29,8 @@ static int greet_with_tray(struct scene *s, uint64_t bytes)
     return fd;
 }
 
-/* P7 P10: what no reader asks is refused, with one line each, and costs no device memory. */
+/* P7 P10: a request that no reader makes is refused, with one line each, and costs no device
+ * memory. */
 static void P7_hostile_requests_for_trays_are_refused(void **state)
 {
     (void)state;

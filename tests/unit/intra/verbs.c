@@ -460,7 +460,7 @@ void an_idle_fabric_burns_no_core(void **state)
     tb_fabric_call(s.reader, note_looks, &after);
     print_message("idle: %.0f looks a second\n", (double)(after - before) / 2);
     /* After a second a hop whose source has shown nothing polls each 16 to 20 ms, and looks once or
-     * twice for each; who spins looks some hundred thousand times a second. */
+     * twice for each; one that spins looks some hundred thousand times a second. */
     assert_in_range(after - before, 1, 2 * 500);
     tb_hop_close(hop);
     verbs_close(&s);

@@ -183,7 +183,7 @@ static void closes(struct scene *s, struct tb_hop *hop)
 
 /* Which end's memory it is, and whether it is all of it: then what is not registered comes by tcp,
  * and the rest by RDMA. */
-void what_is_not_registered_is_told(void **state)
+void memory_that_is_not_registered_is_told(void **state)
 {
     (void)state;
     struct scene s;

@@ -36,7 +36,7 @@ void must(bool right, const char *what);
     X(memory_that_stays_is_registered_once)                                                                  \
     X(other_memory_is_registered_for_each_hop)                                                               \
     X(a_path_that_fails_costs_no_registration)                                                               \
-    X(what_is_not_registered_is_told)                                                                        \
+    X(memory_that_is_not_registered_is_told)                                                                 \
     X(the_right_key_opens)                                                                                   \
     X(P8_a_wrong_key_opens_nothing)                                                                          \
     X(P8_past_the_end_there_is_nothing)                                                                      \

@@ -116,7 +116,7 @@ static void the_queue_is_never_overrun(void **state)
 }
 
 /* A path that became slower and longer is measured again, and so is one that became faster. */
-static void what_changed_is_measured_again(void **state)
+static void a_changed_pace_is_measured_again(void **state)
 {
     (void)state;
     const struct path fast = {UINT64_C(12500000000), TB_US(20)}, slow = {UINT64_C(12500000000), TB_US(300)};
@@ -151,7 +151,7 @@ int main(void)
         cmocka_unit_test(little_more_than_the_path_holds_is_posted),
         cmocka_unit_test(several_reads_are_in_flight),
         cmocka_unit_test(the_queue_is_never_overrun),
-        cmocka_unit_test(what_changed_is_measured_again),
+        cmocka_unit_test(a_changed_pace_is_measured_again),
         cmocka_unit_test(clocks_that_stand_still_are_borne),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,7 +250,7 @@ static void last_words_reach_a_peer_that_talks(void **state)
     }
 }
 
-/* P7: whoever connects and says nothing, or says it to a wall, is gone after open_ms. */
+/* P7: a client that connects and says nothing, or says it to a wall, is gone after open_ms. */
 static void opening_is_bounded(void **state)
 {
     struct world *w = *state;
@@ -291,7 +291,7 @@ static void opening_is_bounded(void **state)
     tb_tls_free(tls);
 }
 
-/* The twin: what opened in time is not closed by that limit. */
+/* The twin: a connection that opened in time is not closed by that limit. */
 static void the_opening_limit_ends_with_opening(void **state)
 {
     struct world *w = *state;

@@ -100,7 +100,7 @@ static void numeric_endpoints_need_no_resolver(void **state)
     assert_int_equal(tb_endpoint_address(&e, &a), TB_NOT_FOUND);
 }
 
-/* P10: what to do, where it is known; else the kernel's word, and never "Success". */
+/* P10: the remedy, where it is known; else the kernel's word, and never "Success". */
 static void why_nobody_can_listen_is_told(void **state)
 {
     (void)state;

@@ -75,7 +75,7 @@ static void send_both_ways(struct pair *p)
     assert_true(tb_chan_records(p->c.chan) >= BYTES / 16384);
 }
 
-/* P8: whoever encrypts, the peer reads what was sent, and the goodbye is TLS's. */
+/* P8: by either way of encrypting, the peer reads what was sent, and the goodbye is TLS's. */
 static void a_dialler_that_asks_gets_the_kernel(void **state)
 {
     struct pair p;

@@ -144,7 +144,7 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* P10: what the caller lacks is told as that, with what to do, and not as a failure of this
+/* P10: a right that the caller lacks is told as that, with what to do, and not as a failure of this
  * machine. */
 static void a_missing_ca_is_told_with_advice(void **state)
 {

@@ -126,7 +126,7 @@ static void a_key_may_stay(void **state)
 }
 
 /* P8: a certificate of somebody else does not become one of ours. */
-static void what_others_signed_is_not_renewed(void **state)
+static void a_certificate_that_others_signed_is_not_renewed(void **state)
 {
     struct world *w = *state;
     world_issue(w, "east", "gw", "tombolo://east/gw");
@@ -279,7 +279,7 @@ static EVP_PKEY *read_key(const char *path)
 
 /* P8: a gateway's certificate signs for no other gateway, and an issuing authority makes no
  * other. */
-static void what_may_not_sign_signs_nothing(void **state)
+static void a_certificate_that_may_not_sign_signs_nothing(void **state)
 {
     struct world *w = *state;
     const struct tb_pki_span span = {-60, DAY};
@@ -494,11 +494,11 @@ int main(void)
         WORLD_TEST(a_renewal_keeps_the_identity_and_the_mode),
         WORLD_TEST(a_pair_fits_at_each_moment),
         WORLD_TEST(a_key_may_stay),
-        WORLD_TEST(what_others_signed_is_not_renewed),
+        WORLD_TEST(a_certificate_that_others_signed_is_not_renewed),
         WORLD_TEST(the_authority_decides_the_identity),
         WORLD_TEST(a_request_with_a_bad_key_is_refused),
         WORLD_TEST(an_issuing_authority_is_believed_by_its_root),
-        WORLD_TEST(what_may_not_sign_signs_nothing),
+        WORLD_TEST(a_certificate_that_may_not_sign_signs_nothing),
         WORLD_TEST(roots_roll_over_without_a_cut),
         WORLD_TEST(steps_come_in_order),
         WORLD_TEST(another_authority_is_no_second_root),

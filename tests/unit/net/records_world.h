@@ -16,7 +16,7 @@ extern uint8_t sent[BYTES], got[BYTES];
 /* Two sessions and between them what carries their bytes: the test. */
 struct records {
     struct tb_tls *east, *west;
-    struct tb_tls_session c, s; /* who dialled, and who accepted */
+    struct tb_tls_session c, s; /* the dialler and the acceptor */
     int c_far, s_far;           /* the other ends of their sockets */
     size_t piece;               /* that is carried at once; 0: what there is */
     uint64_t carried;           /* from c to s */
@@ -25,7 +25,7 @@ struct records {
 
 struct records_way {
     bool asks, heeds;   /* for bulk */
-    bool off;           /* at who accepts: the operator's switch */
+    bool off;           /* at the acceptor: the operator's switch */
     const char *suite;  /* NULL: the first */
     const char *expect; /* by s; NULL: east's gateway */
 };

@@ -390,7 +390,7 @@ static void a_service_gives_its_targets_in_order(void **state)
     server_fini(&s, w);
 }
 
-/* P7 P10: what is no service, or no answer, is a status. */
+/* P7 P10: a name without a service, or without an answer, is a status. */
 static void a_service_that_is_none_is_refused(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* A signed statement is believed from whoever relays it, and changed by nobody.
+/* A signed statement is believed from any relay, and changed by nobody.
  *
  * Covers: base/net/signed.c */
 #include "base/net/signed.h"
@@ -52,7 +52,7 @@ static enum tb_status check_says(const struct tb_tls *trust, const uint8_t *byte
 }
 
 /* P1, P2: west has east's CA and nothing of the gateway that signed. */
-static void what_home_signed_is_believed(void **state)
+static void a_statement_that_home_signed_is_believed(void **state)
 {
     struct world *w = *state;
     world_issue(w, "east", "gw", "tombolo://east/gw");
@@ -276,7 +276,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_home_signed_is_believed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_statement_that_home_signed_is_believed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_revoked_certificate_signs_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(no_bit_can_be_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(another_ca_is_not_believed, setup, teardown),

@@ -154,7 +154,7 @@ static void a_file_is_read_whole_or_refused(void **state)
 
 /* ---- certificates ---- */
 
-/* A platform's CA, which signs for whomever it likes, a gateway and a worker of it. */
+/* A platform's CA, which signs for any name that it likes, a gateway and a worker of it. */
 static void platform(struct world *w, const char *worker_alt)
 {
     world_issue(w, "own", "unused", "tombolo://own/x"); /* makes the folder */

@@ -353,7 +353,7 @@ static void a_ca_speaks_for_its_own_site_only(void **state)
     struct pair p;
     char why[256];
     world_issue(w, "west", "gw", WEST);
-    /* "own" is an operator's CA without name constraints, and signs for whomever it likes. */
+    /* "own" is an operator's CA without name constraints, and signs for any name that it likes. */
     world_issue(w, "own", "unused", "tombolo://own/x");
     assert_int_equal(unlink(world_path(w, "own", "ca.crt")) | unlink(world_path(w, "own", "ca.key")), 0);
     forge(w, &(struct forge){.dir = "own", .stem = "ca", .ca = true});
@@ -442,7 +442,7 @@ static void no_expected_print_is_nobody(void **state)
     tb_tls_free(a);
 }
 
-/* P8: what is not TLS does not get in, and is not answered in plain. */
+/* P8: a stream that is not TLS does not get in, and is not answered in plain. */
 static void plaintext_at_a_tls_port_is_refused(void **state)
 {
     struct world *w = *state;

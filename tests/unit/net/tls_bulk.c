@@ -121,7 +121,7 @@ static void records_are_cut_anywhere(void **state)
     }
 }
 
-/* P1: what stands behind the data is not the reader's, also where there is room for it. */
+/* P1: the bytes behind the data are not the reader's, also where there is room for it. */
 static void padding_is_no_data(void **state)
 {
     struct records w;
@@ -213,7 +213,7 @@ static void a_goodbye_is_told_from_a_cut_as_by_openssl(void **state)
     }
 }
 
-/* The goodbye is said once, whoever seals, and what came before it or comes after it
+/* The goodbye is said once, by either sealer, and what came before it or comes after it
  * is read all the same. */
 static void the_goodbye_is_said_once(void **state)
 {

@@ -158,7 +158,7 @@ static void a_host_has_its_memory_also_in_a_star(void **state)
 /* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as
  * the first of a chain looks slow. The followers copy all the while, 2 GB/s for 1.5 GB beside
  * four seconds, whichever worker reads. */
-static void who_follows_copies_while_its_host_reads(void **state)
+static void a_follower_copies_while_its_host_reads(void **state)
 {
     (void)state;
     struct tb_fleet_scenario s = chain(2);
@@ -223,11 +223,11 @@ static double alone_s(struct joins j)
 }
 
 /* P6: chain.joins, chain.joined_before. Hosts come one after another while the first still reads:
- * none of them takes a tenth longer than a host alone, whoever comes behind it, and every NIC
+ * none of them takes a tenth longer than a host alone, with any host behind it, and every NIC
  * carries the version once each way. The first as the bench has it. Of the others the later ones
  * soon lack little of what the first has: to try it behind them all the same, as is done where all
  * begin together, cost each of the last two chains twice to twelve times its time. */
-static void who_joins_slows_nobody_before_it(void **state)
+static void a_joining_worker_slows_nobody_before_it(void **state)
 {
     (void)state;
     static const struct joins all[] = {
@@ -273,7 +273,7 @@ static void workers_have_it_with_their_gateway(void **state)
 /* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. Chunks
  * that it and its readers had asked for, and that were not sent yet, keep no NIC busy. Real
  * gateways and workers: 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
-static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
+static void a_chunk_that_is_not_sent_any_more_keeps_no_nic_busy(void **state)
 {
     (void)state;
     struct tb_fleet_scenario s = chain(4);
@@ -289,8 +289,8 @@ static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A delta crosses in its share of the time, and readers that hold the base read as little; who
- * reads whole reads all of it. */
+/* A delta crosses in its share of the time, and readers that hold the base read as little; a reader
+ * of the whole reads all of it. */
 static void a_delta_crosses_in_its_share(void **state)
 {
     (void)state;
@@ -360,9 +360,9 @@ static void the_others_come_to_hold_it(void **state)
     tb_fleet_outcome_fini(&base);
 }
 
-/* P6: until its lease ends a lost rack's worker may be planned as a source: who dials it notices
- * that as fast as who read from it. */
-static void who_is_sent_to_the_dead_notices_it(void **state)
+/* P6: until its lease ends a lost rack's worker may be planned as a source: a dialler notices that
+ * as fast as its readers. */
+static void a_reader_sent_to_the_dead_notices_it(void **state)
 {
     (void)state;
     struct tb_fleet_scenario s =
@@ -379,8 +379,9 @@ static void who_is_sent_to_the_dead_notices_it(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* P6: who notices that a worker of a lost rack is silent spares the others that; each noticed each
- * for itself (14.7 s). Those who notice first may be sent to one that nobody has noticed yet. */
+/* P6: the first to notice that a worker of a lost rack is silent spares the others that; each
+ * noticed each for itself (14.7 s). Those who notice first may be sent to one that nobody has
+ * noticed yet. */
 static void the_dead_are_found_once(void **state)
 {
     (void)state;
@@ -452,15 +453,15 @@ int main(void)
         cmocka_unit_test(control_messages_are_counted),
         cmocka_unit_test(it_agrees_with_the_closed_form),
         cmocka_unit_test(a_host_has_its_memory_also_in_a_star),
-        cmocka_unit_test(who_follows_copies_while_its_host_reads),
+        cmocka_unit_test(a_follower_copies_while_its_host_reads),
         cmocka_unit_test(a_slow_host_holds_up_nobody_for_long),
-        cmocka_unit_test(who_joins_slows_nobody_before_it),
+        cmocka_unit_test(a_joining_worker_slows_nobody_before_it),
         cmocka_unit_test(workers_have_it_with_their_gateway),
-        cmocka_unit_test(what_is_not_sent_any_more_keeps_no_nic_busy),
+        cmocka_unit_test(a_chunk_that_is_not_sent_any_more_keeps_no_nic_busy),
         cmocka_unit_test(a_delta_crosses_in_its_share),
         cmocka_unit_test(links_that_share_take_twice_as_long),
         cmocka_unit_test(the_others_come_to_hold_it),
-        cmocka_unit_test(who_is_sent_to_the_dead_notices_it),
+        cmocka_unit_test(a_reader_sent_to_the_dead_notices_it),
         cmocka_unit_test(the_dead_are_found_once),
         cmocka_unit_test(sites_complete_each_other_when_home_is_lost),
         cmocka_unit_test(a_file_is_read_and_refused_by_line),

@@ -43,7 +43,7 @@ bool __wrap_tb_planner_alone(const struct tb_planner_question *q)
 
 /* P7: each is a question, over those who came before it: half of 10^8 members in all, which is half
  * a second of a core's ten (planner.h). Nobody is moved for those who come. A judgement looks at
- * all as well: who reads as fast as any gets none. */
+ * all as well: a worker as fast as any gets none. */
 static void ten_thousand_join_within_a_lease(void **state)
 {
     (void)state;

@@ -114,7 +114,7 @@ static int64_t leaves(struct tb_path *p, int64_t now)
 
 /* 100 packets at 0, half of them gone at 500 ms: at a rate a hundred times higher
  * the others take 5 ms. */
-static void what_waits_drains_at_the_rate_that_rises(void **state)
+static void a_queue_drains_at_the_rate_that_rises(void **state)
 {
     (void)state;
     struct lane l;
@@ -127,7 +127,7 @@ static void what_waits_drains_at_the_rate_that_rises(void **state)
 }
 
 /* Likewise the other way: a queue that is full stays full, and takes a second to drain. */
-static void what_waits_drains_at_the_rate_that_falls(void **state)
+static void a_queue_drains_at_the_rate_that_falls(void **state)
 {
     (void)state;
     struct lane l;
@@ -366,8 +366,8 @@ int main(void)
         cmocka_unit_test(packets_leave_at_the_rate),
         cmocka_unit_test(a_full_queue_drops_and_an_empty_one_does_not),
         cmocka_unit_test(paths_that_share_a_queue_share_its_rate),
-        cmocka_unit_test(what_waits_drains_at_the_rate_that_rises),
-        cmocka_unit_test(what_waits_drains_at_the_rate_that_falls),
+        cmocka_unit_test(a_queue_drains_at_the_rate_that_rises),
+        cmocka_unit_test(a_queue_drains_at_the_rate_that_falls),
         cmocka_unit_test(a_schedule_changes_the_rate_while_no_packet_comes),
         cmocka_unit_test(paths_that_share_a_queue_change_its_rate_once),
         cmocka_unit_test(packets_that_were_read_late_are_late),

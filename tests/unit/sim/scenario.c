@@ -115,7 +115,7 @@ static void mistakes_are_refused_with_their_line(void **state)
     }
 }
 
-static void what_is_changed_meanwhile_is_a_line(void **state)
+static void a_change_meanwhile_is_a_line(void **state)
 {
     (void)state;
     static const struct {
@@ -165,7 +165,7 @@ int main(void)
         cmocka_unit_test(paths_of_one_name_share_a_queue_each_way),
         cmocka_unit_test(a_queue_that_is_not_given_is_twice_what_is_under_way),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
-        cmocka_unit_test(what_is_changed_meanwhile_is_a_line),
+        cmocka_unit_test(a_change_meanwhile_is_a_line),
         cmocka_unit_test(a_file_over_the_bound_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

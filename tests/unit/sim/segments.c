@@ -70,7 +70,7 @@ static void cut_and_joined_again_is_the_same(void **state)
     assert_memory_equal(again + 38, batch + 38, BYTES - 38); /* all behind the checksum */
 }
 
-static void what_does_not_follow_is_not_joined(void **state)
+static void a_segment_that_does_not_follow_is_not_joined(void **state)
 {
     (void)state;
     /* Changed in the second packet: sequence, port, address, acknowledgement, window, an option,
@@ -149,7 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_and_joined_again_is_the_same),
-        cmocka_unit_test(what_does_not_follow_is_not_joined),
+        cmocka_unit_test(a_segment_that_does_not_follow_is_not_joined),
         cmocka_unit_test(a_stream_is_known_by_its_addresses_and_ports),
         cmocka_unit_test(garbage_has_no_header),
         cmocka_unit_test(a_partial_checksum_is_made_whole),

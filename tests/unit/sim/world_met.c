@@ -39,7 +39,7 @@ static void misses(const struct run *r, uint32_t count, uint32_t which, uint64_t
     assert_false(world_met_missed(&r->met, &at, &missed));
 }
 
-static void what_each_window_met_is_not_told(void **state)
+static void the_events_of_each_window_are_not_told(void **state)
 {
     (void)state;
     struct run r;
@@ -96,7 +96,7 @@ static void a_fault_that_is_off_is_not_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_each_window_met_is_not_told),
+        cmocka_unit_test(the_events_of_each_window_are_not_told),
         cmocka_unit_test(a_fault_that_ten_thousand_seeds_did_not_meet_is_told),
         cmocka_unit_test(so_is_a_way_and_the_last_of_them),
         cmocka_unit_test(of_few_seeds_nothing_is_asked),

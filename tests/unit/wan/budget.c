@@ -78,7 +78,7 @@ static void a_clock_that_was_days_ahead_holds_for_a_day(void **state)
     assert_int_equal(tb_budget_left(&b), 990);
 }
 
-static void what_was_written_down_counts_today(void **state)
+static void bytes_written_down_count_today(void **state)
 {
     (void)state;
     struct tb_budget b = {.day_bytes = 1000};
@@ -133,7 +133,7 @@ int main(void)
         cmocka_unit_test(too_little_is_nothing),
         cmocka_unit_test(a_new_day_begins_with_nothing),
         cmocka_unit_test(a_clock_that_was_days_ahead_holds_for_a_day),
-        cmocka_unit_test(what_was_written_down_counts_today),
+        cmocka_unit_test(bytes_written_down_count_today),
         cmocka_unit_test(kills_do_not_stretch_it),
         cmocka_unit_test(little_is_written),
     };

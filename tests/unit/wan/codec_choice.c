@@ -56,7 +56,7 @@ static void nothing_fixed_is_much_better(void **state)
     }
 }
 
-static void what_bounds_it_is_said(void **state)
+static void the_bound_is_said(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -148,7 +148,7 @@ static void a_wish_is_kept_where_it_fits(void **state)
 }
 
 /* Encoded by somebody else: its encoder is not our cores'. */
-static void what_is_made_already_goes_unless_another_way_is_sooner(void **state)
+static void a_made_chunk_goes_unless_another_way_is_sooner(void **state)
 {
     (void)state;
     const struct {
@@ -284,7 +284,7 @@ static void each_chunk_goes_as_its_own_changes_say(void **state)
 
 /* Weights that are others altogether: each difference is tried once, and then they go
  * whole, but for one in 32. */
-static void what_is_new_everywhere_soon_goes_whole(void **state)
+static void a_chunk_new_everywhere_soon_goes_whole(void **state)
 {
     (void)state;
     static const double saves[TB_WAYS] = {1, 1.25, 1.5, 1, 1, 1.3};
@@ -307,7 +307,7 @@ static void what_is_new_everywhere_soon_goes_whole(void **state)
 
 /* A sparse delta of a rank, of a chunk that changed everywhere, is made dense here, and not sparse
  * again. Deltas of the other chunks go as they are. */
-static void what_is_made_anew_is_of_another_form(void **state)
+static void a_chunk_made_anew_is_of_another_form(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -424,16 +424,16 @@ int main(void)
         cmocka_unit_test(the_link_decides),
         cmocka_unit_test(a_cap_is_a_slow_link),
         cmocka_unit_test(nothing_fixed_is_much_better),
-        cmocka_unit_test(what_bounds_it_is_said),
+        cmocka_unit_test(the_bound_is_said),
         cmocka_unit_test(a_dense_delta_changes_the_way),
         cmocka_unit_test(a_dense_delta_is_tried_where_it_may_pay),
         cmocka_unit_test(a_wish_is_kept_where_it_fits),
-        cmocka_unit_test(what_is_made_already_goes_unless_another_way_is_sooner),
+        cmocka_unit_test(a_made_chunk_goes_unless_another_way_is_sooner),
         cmocka_unit_test(a_chunk_that_changed_more_than_most_goes_as_it_was_made),
         cmocka_unit_test(a_chunk_is_of_its_elements_and_of_how_many_changed),
         cmocka_unit_test(each_chunk_goes_as_its_own_changes_say),
-        cmocka_unit_test(what_is_new_everywhere_soon_goes_whole),
-        cmocka_unit_test(what_is_made_anew_is_of_another_form),
+        cmocka_unit_test(a_chunk_new_everywhere_soon_goes_whole),
+        cmocka_unit_test(a_chunk_made_anew_is_of_another_form),
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
         cmocka_unit_test(names_come_back),

@@ -36,7 +36,7 @@ static void a_link_says_how_deltas_are_best_encoded(void **state)
 
 /* Their cores are not ours: how the last step came says what they have. Eight classes cost 0.50 ns
  * a byte, one 0.26: 1.93 times less. */
-static void who_is_slow_at_encoding_gets_one_class(void **state)
+static void a_slow_encoder_gets_one_class(void **state)
 {
     (void)state;
     const double one =
@@ -192,7 +192,7 @@ static void a_dense_delta_of_ranks_goes_dense(void **state)
 
 /* A gateway that has just made it for its workers may still make it in more classes for a thin
  * link. */
-static void what_was_made_elsewhere_is_not_made_again(void **state)
+static void a_chunk_made_elsewhere_is_not_made_again(void **state)
 {
     (void)state;
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
@@ -213,7 +213,7 @@ static void what_was_made_elsewhere_is_not_made_again(void **state)
 
 /* Steps in one class and in several differ in bytes alike: what goes in one of them says what
  * the other would save. */
-static void what_was_made_says_what_it_saves(void **state)
+static void a_made_chunk_says_its_saving(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -265,15 +265,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_says_how_deltas_are_best_encoded),
-        cmocka_unit_test(who_is_slow_at_encoding_gets_one_class),
+        cmocka_unit_test(a_slow_encoder_gets_one_class),
         cmocka_unit_test(a_pace_is_of_a_delta_that_was_work),
         cmocka_unit_test(a_quick_delta_ends_a_bad_pace),
         cmocka_unit_test(a_mixed_delta_saves_what_its_bytes_do),
         cmocka_unit_test(a_handful_of_changes_says_nothing_of_one_class),
         cmocka_unit_test(a_way_that_was_not_seen_saves_as_the_seen_one_says),
         cmocka_unit_test(a_dense_delta_of_ranks_goes_dense),
-        cmocka_unit_test(what_was_made_elsewhere_is_not_made_again),
-        cmocka_unit_test(what_was_made_says_what_it_saves),
+        cmocka_unit_test(a_chunk_made_elsewhere_is_not_made_again),
+        cmocka_unit_test(a_made_chunk_says_its_saving),
         cmocka_unit_test(ranks_are_told_by_what_deltas_are_of_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,8 @@ static bool dials_beside_connected(tb_time_ns ago, tb_time_ns took)
     return dials_beside(&connected);
 }
 
-/* P6: whoever fills the port of a gateway keeps others away from it, and not it from its peers. */
+/* P6: a client that fills the port of a gateway keeps others away from it, and not it from its
+ * peers. */
 static void strangers_take_no_room_of_ours(void **state)
 {
     static struct racing r;
@@ -198,8 +199,8 @@ static uint64_t dials_after(struct moving *m, uint8_t last, tb_time_ns now)
     return m->r.link.stats.dials - before;
 }
 
-/* P6: what will be taken away is left while it still works. One answer without the address may be
- * another part of many. */
+/* P6: an address that will be taken away is left while it still works. One answer without the
+ * address may be another part of many. */
 static void a_session_follows_its_name(void **state)
 {
     static struct moving m;

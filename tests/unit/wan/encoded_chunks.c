@@ -123,7 +123,7 @@ static void the_oldest_go_first(void **state)
 }
 
 /* P7: nothing goes for what is larger than all there may be. */
-static void what_can_never_fit_pushes_nothing_out(void **state)
+static void a_chunk_that_can_never_fit_pushes_nothing_out(void **state)
 {
     (void)state;
     enum { A, B, C };
@@ -161,7 +161,7 @@ static void the_last_sixteen_versions_are_kept(void **state)
 }
 
 /* A stream in the middle of sending it keeps it, whatever leaves the table. */
-static void what_was_found_stays(void **state)
+static void a_found_chunk_stays(void **state)
 {
     (void)state;
     enum { A, B };
@@ -201,7 +201,7 @@ static void without_memory_nothing_is_kept(void **state)
 
 /* Chunks whose encoded chunks somebody makes are waited for while they come, and
  * then no more (P6). */
-static void what_is_on_its_way_is_waited_for(void **state)
+static void a_chunk_on_its_way_is_waited_for(void **state)
 {
     (void)state;
     enum { A, B };
@@ -236,7 +236,7 @@ static void what_is_on_its_way_is_waited_for(void **state)
 
 /* P6: encoded chunks that were said to come do not. One that is made here in the meantime does not
  * make a link wait again. */
-static void what_does_not_come_is_not_waited_for_again(void **state)
+static void a_chunk_that_does_not_come_is_not_waited_for_again(void **state)
 {
     (void)state;
     enum { A, B };
@@ -301,8 +301,8 @@ static void a_rank_that_keeps_up_is_waited_for(void **state)
     tb_encoded_chunks_free(o);
 }
 
-/* P1: one that somebody decoded to something else is given to nobody any more, but by
- * whoever makes it again. */
+/* P1: one that somebody decoded to something else is given to nobody any more, but by a maker of
+ * it. */
 static void a_bad_encoded_goes(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void chained_deltas_are_bounded(void **state)
 
 /* P7: digests are kept of so many versions, and in a quarter of the budget; one in use counts
  * until it is given back. */
-static void what_is_known_is_bounded(void **state)
+static void the_memory_of_forms_is_bounded(void **state)
 {
     (void)state;
     static const struct tb_name policy = {"policy"};
@@ -552,12 +552,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_encoded_chunk_has_a_version_a_base_and_a_chunk),
         cmocka_unit_test(the_oldest_go_first),
-        cmocka_unit_test(what_can_never_fit_pushes_nothing_out),
+        cmocka_unit_test(a_chunk_that_can_never_fit_pushes_nothing_out),
         cmocka_unit_test(the_last_sixteen_versions_are_kept),
-        cmocka_unit_test(what_was_found_stays),
+        cmocka_unit_test(a_found_chunk_stays),
         cmocka_unit_test(without_memory_nothing_is_kept),
-        cmocka_unit_test(what_is_on_its_way_is_waited_for),
-        cmocka_unit_test(what_does_not_come_is_not_waited_for_again),
+        cmocka_unit_test(a_chunk_on_its_way_is_waited_for),
+        cmocka_unit_test(a_chunk_that_does_not_come_is_not_waited_for_again),
         cmocka_unit_test(a_slow_rank_is_not_waited_for),
         cmocka_unit_test(a_rank_that_keeps_up_is_waited_for),
         cmocka_unit_test(a_bad_encoded_goes),
@@ -566,7 +566,7 @@ int main(void)
         cmocka_unit_test(only_what_is_known_leads_anywhere),
         cmocka_unit_test(no_way_leads_over_another_model),
         cmocka_unit_test(chained_deltas_are_bounded),
-        cmocka_unit_test(what_is_known_is_bounded),
+        cmocka_unit_test(the_memory_of_forms_is_bounded),
         cmocka_unit_test(a_wrong_way_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

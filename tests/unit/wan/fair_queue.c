@@ -53,7 +53,7 @@ static void bytes_are_shared_by_weight(void **state)
     }
 }
 
-static void who_is_alone_has_all(void **state)
+static void a_lone_crossing_has_all(void **state)
 {
     (void)state;
     struct tb_fair f = {0};
@@ -99,7 +99,7 @@ static void there_is_room_for_as_many_as_said(void **state)
 /* P6: parcels are handed out before anybody knows what they come to. A model whose chunks
  * cross as a fiftieth gets, of the wire, what its weight says, also when its first parcels
  * were reckoned whole. */
-static void what_crosses_is_shared_not_what_it_stands_for(void **state)
+static void wire_bytes_are_shared_not_logical_ones(void **state)
 {
     (void)state;
     struct tb_fair f = {0};
@@ -118,7 +118,7 @@ static void what_crosses_is_shared_not_what_it_stands_for(void **state)
     (void)full;
 }
 
-static void what_is_not_known_is_reckoned_whole(void **state)
+static void an_unknown_chunk_is_reckoned_whole(void **state)
 {
     (void)state;
     struct tb_fair_bill bill = {0};
@@ -133,11 +133,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_shared_by_weight),
-        cmocka_unit_test(who_is_alone_has_all),
+        cmocka_unit_test(a_lone_crossing_has_all),
         cmocka_unit_test(silence_gives_no_claim),
         cmocka_unit_test(there_is_room_for_as_many_as_said),
-        cmocka_unit_test(what_crosses_is_shared_not_what_it_stands_for),
-        cmocka_unit_test(what_is_not_known_is_reckoned_whole),
+        cmocka_unit_test(wire_bytes_are_shared_not_logical_ones),
+        cmocka_unit_test(an_unknown_chunk_is_reckoned_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static void a_base_that_goes_is_let_go_of(void **state)
 }
 
 /* A chunk that was refused takes the parcel back that has it and was to go again, and no other. */
-static void what_goes_again_can_be_recalled(void **state)
+static void a_parcel_that_goes_again_can_be_recalled(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
@@ -124,9 +124,9 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     tb_shared_places_free(base);
 }
 
-/* Before it lands, who asks hears that it may; then that it does, or never will. As
+/* Before it lands, an asker hears that it may; then that it does, or never will. As
  * many as are told of. */
-static void what_is_expected_may_land_yet(void **state)
+static void an_expected_version_may_land_yet(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
@@ -152,8 +152,8 @@ static void what_is_expected_may_land_yet(void **state)
     tb_shared_places_free(version);
 }
 
-/* P7: who can wait leaves half of the notes to streams, which cannot. */
-static void who_can_wait_leaves_room(void **state)
+/* P7: a sender that can wait leaves half of the notes to streams, which cannot. */
+static void a_sender_that_can_wait_leaves_room(void **state)
 {
     (void)state;
     static struct tb_note notes[TB_FEED_NOTES_MAX];
@@ -234,10 +234,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_base_that_goes_is_let_go_of),
-        cmocka_unit_test(what_goes_again_can_be_recalled),
+        cmocka_unit_test(a_parcel_that_goes_again_can_be_recalled),
         cmocka_unit_test(a_landing_remembers_that_it_had_a_base),
-        cmocka_unit_test(what_is_expected_may_land_yet),
-        cmocka_unit_test(who_can_wait_leaves_room),
+        cmocka_unit_test(an_expected_version_may_land_yet),
+        cmocka_unit_test(a_sender_that_can_wait_leaves_room),
         cmocka_unit_test(a_link_carries_what_its_streams_carry),
         cmocka_unit_test(a_days_bytes_are_not_gone_over),
     };

@@ -136,7 +136,7 @@ static enum tb_status held_there_and_back(const struct tb_site_state *said, stru
     return tb_frame_site_held_decode(&(struct tb_span){bytes, said->held_count * TB_SITE_HELD_BYTES}, heard);
 }
 
-static void what_a_site_holds_comes_back(void **state)
+static void the_word_of_a_sites_holdings_comes_back(void **state)
 {
     (void)state;
     static struct tb_site_state said, heard;
@@ -151,7 +151,7 @@ static void what_a_site_holds_comes_back(void **state)
     assert_int_equal(heard.held_count, 0);
 }
 
-static void what_no_site_holds_is_refused(void **state)
+static void a_holding_of_no_site_is_refused(void **state)
 {
     (void)state;
     static struct tb_site_state said, heard;
@@ -327,8 +327,8 @@ int main(void)
         cmocka_unit_test(sessions_messages_come_back),
         cmocka_unit_test(versions_messages_come_back),
         cmocka_unit_test(views_messages_come_back),
-        cmocka_unit_test(what_a_site_holds_comes_back),
-        cmocka_unit_test(what_no_site_holds_is_refused),
+        cmocka_unit_test(the_word_of_a_sites_holdings_comes_back),
+        cmocka_unit_test(a_holding_of_no_site_is_refused),
         cmocka_unit_test(a_status_crosses_and_nonsense_does_not),
         cmocka_unit_test(chunk_frames_at_their_limits),
         cmocka_unit_test(forms_belong_to_protocols),

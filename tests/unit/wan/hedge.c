@@ -125,7 +125,7 @@ static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
 }
 
 /* Its twin: a parcel that is no later than usual is let be, however near the end. */
-static void what_is_not_late_goes_once(void **state)
+static void a_parcel_in_time_goes_once(void **state)
 {
     (void)state;
     struct fixture f;
@@ -310,7 +310,7 @@ static void deltas_say_nothing_of_a_full_copy(void **state)
     free(f.memory);
 }
 
-/* Its twin: what is usual for whole chunks is late for a step. */
+/* Its twin: a time that is usual for whole chunks is late for a step. */
 static void a_full_copy_says_nothing_of_deltas(void **state)
 {
     (void)state;
@@ -435,8 +435,8 @@ static void a_chunk_that_was_refused_has_one_way(void **state)
     free(f.memory);
 }
 
-/* Its twin: what its parcel had besides is still on its way, and late. */
-static void what_came_with_a_refused_chunk_is_still_late(void **state)
+/* Its twin: the rest of its parcel is still on its way, and late. */
+static void chunks_beside_a_refused_one_are_still_late(void **state)
 {
     (void)state;
     struct fixture f;
@@ -460,7 +460,7 @@ static void what_came_with_a_refused_chunk_is_still_late(void **state)
 
 /* A chunk that came by its first way while the second waited for a stream is not on its way, and
  * is no sign of the stream that took it then. */
-static void what_is_there_is_not_on_its_way(void **state)
+static void a_chunk_that_is_there_is_not_on_its_way(void **state)
 {
     (void)state;
     struct fixture f;
@@ -480,7 +480,7 @@ static void what_is_there_is_not_on_its_way(void **state)
 }
 
 /* Both are lost: it is sent again as if it had never gone. */
-static void what_lost_both_ways_is_sent_again(void **state)
+static void a_chunk_that_lost_both_ways_is_sent_again(void **state)
 {
     (void)state;
     struct fixture f;
@@ -519,7 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_before_start_is_not_learned),
         cmocka_unit_test(the_last_parcel_of_a_stalled_stream_goes_again),
-        cmocka_unit_test(what_is_not_late_goes_once),
+        cmocka_unit_test(a_parcel_in_time_goes_once),
         cmocka_unit_test(a_slow_stream_is_left_alone_before_the_end),
         cmocka_unit_test(a_stalled_stream_loses_its_parcel_before_the_end),
         cmocka_unit_test(a_known_slow_stream_is_not_waited_for),
@@ -533,9 +533,9 @@ int main(void)
         cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
         cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
         cmocka_unit_test(a_chunk_that_was_refused_has_one_way),
-        cmocka_unit_test(what_came_with_a_refused_chunk_is_still_late),
-        cmocka_unit_test(what_is_there_is_not_on_its_way),
-        cmocka_unit_test(what_lost_both_ways_is_sent_again),
+        cmocka_unit_test(chunks_beside_a_refused_one_are_still_late),
+        cmocka_unit_test(a_chunk_that_is_there_is_not_on_its_way),
+        cmocka_unit_test(a_chunk_that_lost_both_ways_is_sent_again),
         cmocka_unit_test(one_taken_back_from_the_queue_has_one_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,7 +169,7 @@ static void a_dropped_duplicate_is_asked_for_when_its_writer_fails(void **state)
     free(f.memory);
 }
 
-/* P5: what another session's writers dropped says nothing about this one's. */
+/* P5: a chunk that another session's writers dropped says nothing about this one's. */
 static void a_new_session_begins_without_dropped_chunks(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void a_new_session_begins_without_dropped_chunks(void **state)
 }
 
 /* Found held by another way and told: refusing it would break the protocol. */
-static void what_the_peer_knows_is_not_refused(void **state)
+static void a_version_that_the_peer_knows_is_not_refused(void **state)
 {
     (void)state;
     struct fixture f;
@@ -213,7 +213,7 @@ int main(void)
         cmocka_unit_test(a_frame_that_does_not_fit_is_refused),
         cmocka_unit_test(a_dropped_duplicate_is_asked_for_when_its_writer_fails),
         cmocka_unit_test(a_new_session_begins_without_dropped_chunks),
-        cmocka_unit_test(what_the_peer_knows_is_not_refused),
+        cmocka_unit_test(a_version_that_the_peer_knows_is_not_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

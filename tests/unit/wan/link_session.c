@@ -97,7 +97,7 @@ static void waits_double_with_full_jitter(void **state)
 
 /* P6: a path that swallows every packet for a minute is asked four times a second until the end
  * of it; a "no" is not. */
-static void who_says_nothing_is_asked_again_and_again(void **state)
+static void a_silent_peer_is_asked_again_and_again(void **state)
 {
     (void)state;
     struct tb_link_session s = session("east", "west", true);
@@ -118,7 +118,7 @@ static void who_says_nothing_is_asked_again_and_again(void **state)
 
 /* P6: while this machine's own device is down it looks every retry_min, in both states in which it
  * seeks; nobody is bothered by that. */
-static void who_has_no_way_looks_often(void **state)
+static void a_link_without_a_way_looks_often(void **state)
 {
     (void)state;
     for (int silent = 0; silent < 2; silent++) {
@@ -147,7 +147,7 @@ static void a_peer_that_broke_the_protocol_waits_longer(void **state)
     assert_int_equal(s.next_dial_at, TB_SECONDS(8));
 }
 
-static void who_cannot_dial_waits_to_be_dialled(void **state)
+static void a_link_that_cannot_dial_waits_to_be_dialled(void **state)
 {
     (void)state;
     struct tb_link_session s = session("east", "west", false);
@@ -206,7 +206,7 @@ static struct tb_frame_hello hello_of(const char *site)
     return h;
 }
 
-static void who_is_refused_and_with_what(void **state)
+static void refused_hellos_and_their_statuses(void **state)
 {
     (void)state;
     struct tb_link_session s = session("east", "west", true);
@@ -231,7 +231,7 @@ static void who_is_refused_and_with_what(void **state)
     assert_int_equal(v.detail, 6);
 }
 
-/* P6: whoever has the peer's key and says a number near 2^64 raises by one step the number below
+/* P6: an owner of the peer's key that says a number near 2^64 raises by one step the number below
  * which the peer is stale, and the peer raises its own as far. */
 static void an_incarnation_near_the_end_locks_nobody_out(void **state)
 {
@@ -330,7 +330,7 @@ static void a_dead_session_does_not_stand_in_the_way(void **state)
     struct tb_frame_hello h = hello_of("west");
     greet(&east, true);
     CHECK_STATUS(tb_link_session_judge(&east, &h, false, &v), TB_PEER_DUPLICATE);
-    CHECK_OK(tb_link_session_judge(&east, &h, true, &v)); /* whoever dialled it dials again */
+    CHECK_OK(tb_link_session_judge(&east, &h, true, &v)); /* its dialler dials again */
     h.incarnation = 6;                                    /* the peer restarted */
     CHECK_OK(tb_link_session_judge(&east, &h, false, &v));
     h.incarnation = 5;
@@ -432,13 +432,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_state_and_event),
         cmocka_unit_test(waits_double_with_full_jitter),
-        cmocka_unit_test(who_says_nothing_is_asked_again_and_again),
-        cmocka_unit_test(who_has_no_way_looks_often),
+        cmocka_unit_test(a_silent_peer_is_asked_again_and_again),
+        cmocka_unit_test(a_link_without_a_way_looks_often),
         cmocka_unit_test(a_peer_that_broke_the_protocol_waits_longer),
-        cmocka_unit_test(who_cannot_dial_waits_to_be_dialled),
+        cmocka_unit_test(a_link_that_cannot_dial_waits_to_be_dialled),
         cmocka_unit_test(a_silent_peer_is_dialled_afresh),
         cmocka_unit_test(a_slow_path_is_not_silent),
-        cmocka_unit_test(who_is_refused_and_with_what),
+        cmocka_unit_test(refused_hellos_and_their_statuses),
         cmocka_unit_test(an_incarnation_near_the_end_locks_nobody_out),
         cmocka_unit_test(protocols_are_negotiated),
         cmocka_unit_test(the_release_before_is_spoken_to),

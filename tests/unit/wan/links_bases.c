@@ -44,7 +44,7 @@ static void a_version_crosses_as_deltas(void **state)
 
 /* A step's chunks that are late on three streams go again by the fourth: what that comes to is
  * counted as it goes, and not as the whole chunks that it stands for. */
-static void what_goes_again_is_counted_as_it_goes(void **state)
+static void a_hedged_parcel_is_counted_as_it_goes(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -91,9 +91,9 @@ static void a_days_bytes_hold_what_goes(void **state)
     two_versions_free(&s);
 }
 
-/* P10, P9: who waits for what a day's bytes hold is told so, in each session anew, and when it is
- * over; a peer of the release before hears nothing that it does not know. */
-static void who_waits_hears_of_the_day(void **state)
+/* P10, P9: a peer that waits for what a day's bytes hold is told so, in each session anew, and when
+ * it is over; a peer of the release before hears nothing that it does not know. */
+static void a_waiting_peer_hears_of_the_day(void **state)
 {
     (void)state;
     for (uint32_t protocol = 1; protocol <= 2; protocol++) {
@@ -338,9 +338,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_version_crosses_as_deltas),
-        cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
+        cmocka_unit_test(a_hedged_parcel_is_counted_as_it_goes),
         cmocka_unit_test(a_days_bytes_hold_what_goes),
-        cmocka_unit_test(who_waits_hears_of_the_day),
+        cmocka_unit_test(a_waiting_peer_hears_of_the_day),
         cmocka_unit_test(a_peer_of_the_release_before_gets_whole_chunks),
         cmocka_unit_test(chunks_without_a_base_come_whole),
         cmocka_unit_test(a_sender_without_a_base_sends_whole),

@@ -265,7 +265,7 @@ static void a_base_that_leaves_in_mid_crossing_leaves_its_deltas(void **state)
 
 /* Deltas are encoded for a peer that went away: for as many versions as may be chained, and no
  * longer (P7). */
-static void who_went_away_is_thought_of_for_a_while(void **state)
+static void a_peer_that_went_away_is_thought_of_for_a_while(void **state)
 {
     struct story *s = *state;
     const struct tb_choice_pace pace = {.classes = 0};
@@ -301,7 +301,7 @@ int main(void)
         WITH_STORY(a_wrong_chained_delta_is_refused_and_its_chunk_comes_whole),
         WITH_STORY(nothing_leads_over_what_was_withdrawn),
         WITH_STORY(a_base_that_leaves_in_mid_crossing_leaves_its_deltas),
-        WITH_STORY(who_went_away_is_thought_of_for_a_while),
+        WITH_STORY(a_peer_that_went_away_is_thought_of_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

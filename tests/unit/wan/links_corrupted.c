@@ -26,7 +26,7 @@ static void a_corrupted_chunk_is_refused(void **state)
     assert_false(tb_place_held(&site_copy(p->west, &p->t)->places[0], 5));
 }
 
-/* P6: what failed may be landed again from the same peer, with what is held: found
+/* P6: a version that failed may be landed again from the same peer, with what is held: found
  * by the seeded world. */
 static void a_landing_that_failed_begins_again(void **state)
 {

@@ -154,7 +154,7 @@ static void second_one_opens(struct acceptor *a)
     assert_int_equal(site_stats(a->west, 0).why, TB_LINKS_WHY_NONE); /* nobody knows yet */
 }
 
-static void what_never_opens_is_the_proof(void **state)
+static void a_stream_that_never_opens_is_the_proof(void **state)
 {
     (void)state;
     static struct acceptor a;
@@ -167,7 +167,7 @@ static void what_never_opens_is_the_proof(void **state)
 }
 
 /* The twin of that: a peer that was slow opens the large one, too, and nothing is said of it. */
-static void what_opens_late_clears_it(void **state)
+static void a_stream_that_opens_late_clears_it(void **state)
 {
     (void)state;
     static struct acceptor a;
@@ -214,8 +214,8 @@ static void a_dialler_does_what_it_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_never_opens_is_the_proof),
-        cmocka_unit_test(what_opens_late_clears_it),
+        cmocka_unit_test(a_stream_that_never_opens_is_the_proof),
+        cmocka_unit_test(a_stream_that_opens_late_clears_it),
         cmocka_unit_test(a_dialler_does_what_it_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

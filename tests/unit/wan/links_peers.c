@@ -1,5 +1,5 @@
 /* links_peers.c - peers come and go, move, and their models and rights change, while the links are
- * open: what is up stays up (P6), and who lost a right hears no more (P8).
+ * open: what is up stays up (P6), and a peer that lost a right hears no more (P8).
  *
  * Covers: wan/link/links_peers.c wan/link/traffic/link_rights.c */
 #include "wan/link/links_peers.h"

@@ -94,9 +94,9 @@ static void deltas_that_are_expected_come_unasked(void **state)
     steps_free(&s);
 }
 
-/* P9, and the twin: nobody pushes to who did not say that it expects it, or speaks
+/* P9, and the twin: nobody pushes to a peer that did not say that it expects it, or speaks
  * the protocol before. */
-static void who_expects_nothing_is_pushed_nothing(void **state)
+static void a_peer_that_expects_nothing_is_pushed_nothing(void **state)
 {
     (void)state;
     for (int who = 0; who < 2; who++) {
@@ -174,10 +174,10 @@ static void check_not_taken(uint32_t push_ms, uint32_t most_ms, bool rests)
     steps_free(&s);
 }
 
-/* P6, P10: who does not take it in time says so; its streams go on, and it crosses when it
+/* P6, P10: a peer that does not take it in time says so; its streams go on, and it crosses when it
  * is asked for. The next one of the model is not expected before a rest: all streams would
  * stand still for it again. */
-static void what_is_not_taken_is_asked_for_later(void **state)
+static void a_push_that_is_not_taken_is_asked_for_later(void **state)
 {
     (void)state;
     check_not_taken(50, NEVER_MS, false);
@@ -202,7 +202,7 @@ static void manifests_on_their_way_are_waited_for(void **state)
 }
 
 /* P6: streams would wait longer for them than is saved. */
-static void what_has_long_manifests_is_asked_for(void **state)
+static void a_version_of_long_manifests_is_asked_for(void **state)
 {
     (void)state;
     struct steps s;
@@ -303,7 +303,7 @@ static void a_base_that_went_is_no_base_of_a_push(void **state)
     steps_free(&s);
 }
 
-/* P7: nor does home send it whole to who did not say yet that it takes it. */
+/* P7: nor does home send it whole to a peer that did not say yet that it takes it. */
 static void a_base_that_went_at_home_is_waited_for(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void a_second_one_is_not_pushed(void **state)
 
 /* The peer has heard of another one, and is about to ask for it: what follows that is
  * not what it expects. */
-static void what_follows_another_is_not_pushed(void **state)
+static void a_version_that_follows_another_is_not_pushed(void **state)
 {
     (void)state;
     struct steps s;
@@ -363,7 +363,7 @@ static void what_follows_another_is_not_pushed(void **state)
 
 /* P5: home lost its arena. A version that it takes back and serves anew is no next version to a
  * site that has had it. */
-static void what_was_here_before_is_not_expected(void **state)
+static void a_version_that_was_here_before_is_not_expected(void **state)
 {
     (void)state;
     struct steps s;
@@ -435,17 +435,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deltas_that_are_expected_come_unasked),
-        cmocka_unit_test(who_expects_nothing_is_pushed_nothing),
+        cmocka_unit_test(a_peer_that_expects_nothing_is_pushed_nothing),
         cmocka_unit_test(chunks_wait_until_it_is_decided),
-        cmocka_unit_test(what_is_not_taken_is_asked_for_later),
+        cmocka_unit_test(a_push_that_is_not_taken_is_asked_for_later),
         cmocka_unit_test(manifests_on_their_way_are_waited_for),
-        cmocka_unit_test(what_has_long_manifests_is_asked_for),
+        cmocka_unit_test(a_version_of_long_manifests_is_asked_for),
         cmocka_unit_test(manifests_nobody_asked_for_share_one_room),
         cmocka_unit_test(a_base_that_went_is_no_base_of_a_push),
         cmocka_unit_test(a_base_that_went_at_home_is_waited_for),
         cmocka_unit_test(a_second_one_is_not_pushed),
-        cmocka_unit_test(what_follows_another_is_not_pushed),
-        cmocka_unit_test(what_was_here_before_is_not_expected),
+        cmocka_unit_test(a_version_that_follows_another_is_not_pushed),
+        cmocka_unit_test(a_version_that_was_here_before_is_not_expected),
         cmocka_unit_test(a_push_outlives_cuts),
         cmocka_unit_test(one_that_goes_is_forgotten),
     };

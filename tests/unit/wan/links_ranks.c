@@ -57,10 +57,10 @@ static void rank_encodes(const struct two_versions *s, struct tb_encoded_chunks 
     tb_codec_free(codec);
 }
 
-/* P1, P7: what a rank encoded goes as it is, and is made by nobody else. Of a hostile rank, or one
- * whose memory rots: what decodes to other bytes, or to nothing, costs its chunk a second way and
- * the session nothing; and no other peer gets it. */
-static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
+/* P1, P7: a chunk that a rank encoded goes as it is, and is made by nobody else. Of a hostile rank,
+ * or one whose memory rots: what decodes to other bytes, or to nothing, costs its chunk a second
+ * way and the session nothing; and no other peer gets it. */
+static void a_chunk_that_a_rank_encoded_wrong_lands_nowhere(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -302,7 +302,7 @@ static void a_pushed_version_begins_with_its_first_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
+        cmocka_unit_test(a_chunk_that_a_rank_encoded_wrong_lands_nowhere),
         cmocka_unit_test(a_wrong_whole_chunk_costs_no_encoded_chunk),
         cmocka_unit_test(a_link_waits_for_no_encoded_chunk_that_it_would_not_take),
         cmocka_unit_test(each_chunk_goes_in_a_form_of_its_own),

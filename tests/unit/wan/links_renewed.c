@@ -163,7 +163,7 @@ static void come_and_go(struct acceptor *a)
         WORLD_UNTIL(&a->w.net, a->conns[i].wire == NULL);
 }
 
-/* P6: what a dialler wants it says behind its HELLO, and does not wait a round trip for the
+/* P6: a dialler says its wants behind its HELLO, and does not wait a round trip for the
  * answer. */
 static void a_dialler_subscribes_behind_its_hello(void **state)
 {
@@ -225,7 +225,7 @@ static void a_binding_answered_unasked_is_refused(void **state)
     acceptor_fini(&a);
 }
 
-/* P8: what an authority that is trusted no more may have vouched for becomes no session: not the
+/* P8: a certificate of an authority that is trusted no more becomes no session: not the
  * connection that waits for HELLO, nor the streams beside it. */
 static void nothing_of_the_old_trust_becomes_a_session(void **state)
 {
@@ -272,7 +272,7 @@ static struct tb_tls *issue_again(struct acceptor *a, const char *stem)
 
 /* P6 P9: certificates that come while a renewal with those before is under way have one of their
  * own when it ends, and not in their predecessors' last minute. */
-static void what_comes_during_a_renewal_is_renewed_too(void **state)
+static void a_certificate_that_comes_during_a_renewal_is_renewed_too(void **state)
 {
     (void)state;
     static struct acceptor a;
@@ -340,7 +340,7 @@ int main(void)
         cmocka_unit_test(a_binding_answered_unasked_is_refused),
         cmocka_unit_test(nothing_of_the_old_trust_becomes_a_session),
         cmocka_unit_test(only_what_is_trusted_no_more_ends),
-        cmocka_unit_test(what_comes_during_a_renewal_is_renewed_too),
+        cmocka_unit_test(a_certificate_that_comes_during_a_renewal_is_renewed_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

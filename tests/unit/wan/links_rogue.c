@@ -49,7 +49,7 @@ static void a_megabyte_and_more(struct rogue *r)
     rogue_send(r, TB_FRAME_HELLO, bytes, sizeof bytes);
 }
 
-static void what_is_no_greeting_is_refused(void **state)
+static void a_frame_that_is_no_greeting_is_refused(void **state)
 {
     (void)state;
     before_hello(ping_first, TB_PEER_GARBLED);
@@ -158,7 +158,7 @@ static void say_version_with_another_root(struct rogue *r)
     rogue_manifests(r, &r->t, &key);
 }
 
-static void who_breaks_the_protocol_is_dropped(void **state)
+static void a_peer_that_breaks_the_protocol_is_dropped(void **state)
 {
     (void)state;
     in_session(say_unknown_type);
@@ -282,7 +282,7 @@ static void say_a_holdup_that_is_none(struct rogue *r)
     ROGUE_SEND(r, TB_FRAME_HOLDUP, tb_frame_holdup, .holdup = TB_HOLDUP_END);
 }
 
-/* P9: what protocol 2 added is no word of protocol 1. */
+/* P9: a message that protocol 2 added is no word of protocol 1. */
 static void bases_have_an_order(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void a_day_is_spent_or_not(void **state)
     rogue_in_session(2, say_spent_twice_over);
 }
 
-/* P9: what protocol 3 added for views is no word of protocol 2, and has its bounds. */
+/* P9: a message that protocol 3 added for views is no word of protocol 2, and has its bounds. */
 static void views_have_bounds(void **state)
 {
     (void)state;
@@ -463,9 +463,9 @@ static void announcements_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_greeting_is_refused),
+        cmocka_unit_test(a_frame_that_is_no_greeting_is_refused),
         cmocka_unit_test(a_frame_over_the_limit_is_refused),
-        cmocka_unit_test(who_breaks_the_protocol_is_dropped),
+        cmocka_unit_test(a_peer_that_breaks_the_protocol_is_dropped),
         cmocka_unit_test(bases_have_an_order),
         cmocka_unit_test(a_day_is_spent_or_not),
         cmocka_unit_test(runs_are_no_word_of_protocol_2),

@@ -51,7 +51,7 @@ static void say_push_of_a_used_number(struct rogue *r)
     say_push(r, 2);
 }
 
-/* P9, P7: what is sent unasked is bounded, and no word of protocol 1. */
+/* P9, P7: a version that is sent unasked is bounded, and no word of protocol 1. */
 static void pushes_have_an_order(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void manifests_of_a_declined_push_are_passed_over(void **state)
 
 /* P6: a chunk waits for the PUSH of its number, which is over before it comes: the stream reads
  * on. */
-static void what_waits_for_a_push_that_is_over_is_dropped(void **state)
+static void a_chunk_that_waits_for_a_push_that_is_over_is_dropped(void **state)
 {
     (void)state;
     struct rogue r;
@@ -150,7 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_have_an_order),
         cmocka_unit_test(manifests_of_a_declined_push_are_passed_over),
-        cmocka_unit_test(what_waits_for_a_push_that_is_over_is_dropped),
+        cmocka_unit_test(a_chunk_that_waits_for_a_push_that_is_over_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void send_chunk(struct landing_scene *s)
     }
 }
 
-/* P9: what the peers of a shared crossing say is no word of protocol 1; in protocol 2 a crossing
+/* P9: the words of peers of a shared crossing are no words of protocol 1; in protocol 2 a crossing
  * that nobody shares may hear it, as one that is shared no more does. */
 static void have_is_no_word_of_protocol_1(void **state)
 {
@@ -187,7 +187,7 @@ static void have_is_no_word_of_protocol_1(void **state)
 
 /* P5: a stream brings a chunk and is gone before the main loop turns: that the chunk is held is
  * said before that the stream is gone, so the peer does not send it again. */
-static void what_a_lost_stream_brought_is_told_first(void **state)
+static void chunks_of_a_lost_stream_are_told_first(void **state)
 {
     (void)state;
     struct landing_scene s;
@@ -209,7 +209,7 @@ static void what_a_lost_stream_brought_is_told_first(void **state)
 /* P4, P6: a chunk that another writer has claimed lands beside the place, and is moved there when
  * that writer gives up. A third copy is dropped, and where too many are dropped to be remembered
  * the peer is told at once. */
-static void what_another_writer_claimed_lands_beside_it(void **state)
+static void a_chunk_that_another_writer_claimed_lands_beside_it(void **state)
 {
     (void)state;
     struct landing_scene s;
@@ -241,8 +241,8 @@ int main(void)
         cmocka_unit_test(have_is_no_word_of_protocol_1),
         cmocka_unit_test(a_binding_is_used_once),
         cmocka_unit_test(a_session_has_so_many_streams),
-        cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
-        cmocka_unit_test(what_another_writer_claimed_lands_beside_it),
+        cmocka_unit_test(chunks_of_a_lost_stream_are_told_first),
+        cmocka_unit_test(a_chunk_that_another_writer_claimed_lands_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void of_two_sessions_one_stays(void **state)
 }
 
 /* P8: nothing is told of a model that the peer may not read. */
-static void who_may_not_read_hears_nothing(void **state)
+static void a_peer_without_the_right_hears_nothing(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 4 << 20);
     p->east->deny = true;
@@ -80,7 +80,7 @@ static void a_wrong_site_gets_no_session(void **state)
 }
 
 /* P8: the dialler expects a site, and another answers at that address. */
-static void a_dialler_checks_who_answers(void **state)
+static void a_dialler_checks_the_identity_that_answers(void **state)
 {
     (void)state;
     struct links_world w;
@@ -168,10 +168,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_two_sessions_one_stays),
-        PAIR_TEST(who_may_not_read_hears_nothing),
+        PAIR_TEST(a_peer_without_the_right_hears_nothing),
         PAIR_TEST(a_wrong_ca_gets_no_session),
         cmocka_unit_test(a_wrong_site_gets_no_session),
-        cmocka_unit_test(a_dialler_checks_who_answers),
+        cmocka_unit_test(a_dialler_checks_the_identity_that_answers),
         PAIR_TEST(an_expired_certificate_gets_no_session),
         PAIR_TEST(plaintext_garbage_is_refused),
         PAIR_TEST(an_older_incarnation_is_refused),

@@ -44,7 +44,7 @@ static void have_a_thread(void)
 }
 
 /* Of the cores that this process may use: one of them, and all. */
-static void who_says_nothing_has_a_loop_a_core(void **state)
+static void a_configuration_without_loops_has_one_a_core(void **state)
 {
     cpu_set_t all, some;
     (void)state;
@@ -110,9 +110,9 @@ static void streams_are_replaced_before_their_keys_wear_out(void **state)
     WORLD_UNTIL(&p->w.net, all_are_fresh(p->west));
 }
 
-/* P6: what has worn out is closed by the dialler when a fresh one is there, also where it is the
- * only one: on one stream nothing comes near twice the limit, at which it would end by itself,
- * however slow the machine is. */
+/* P6: a stream that has worn out is closed by the dialler when a fresh one is there, also where it
+ * is the only one: on one stream nothing comes near twice the limit, at which it would end by
+ * itself, however slow the machine is. */
 static void a_worn_stream_is_closed_for_a_fresh_one(void **state)
 {
     struct pair_of_sites *p =
@@ -162,7 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_is_a_core),
-        cmocka_unit_test(who_says_nothing_has_a_loop_a_core),
+        cmocka_unit_test(a_configuration_without_loops_has_one_a_core),
         PAIR_TEST(the_dialler_opens_what_the_sender_wants),
         PAIR_TEST(streams_are_replaced_before_their_keys_wear_out),
         PAIR_TEST(a_worn_stream_is_closed_for_a_fresh_one),

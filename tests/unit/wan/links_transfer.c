@@ -11,7 +11,7 @@
 #include "links_pair.h"
 #include "wan/link/links_messages.h"
 
-/* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side
+/* P1: a version arrives as it was sealed, bit for bit, also by zstd; and each side
  * knows that it did. */
 static void transfer(enum tb_choice_wish codec, bool receiver_dials)
 {
@@ -154,7 +154,7 @@ static void publish_first_chunk(struct site *s, const struct truth *t)
 
 /* P6: of peers that cannot send at once one began, and lacks the rest: another, which
  * has it, has its turn. */
-static void who_brings_nothing_has_had_its_turn(void **state)
+static void a_peer_that_brings_nothing_has_had_its_turn(void **state)
 {
     (void)state;
     struct links_world w;
@@ -190,7 +190,7 @@ static void a_withdrawal_is_told_after_a_reconnection(void **state)
 }
 
 /* A peer that restarts and holds the version already says so: nothing crosses. */
-static void what_is_held_already_does_not_cross(void **state)
+static void a_chunk_held_already_does_not_cross(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 8 << 20);
     pair_publish(p);
@@ -221,9 +221,9 @@ int main(void)
         cmocka_unit_test(a_version_crosses_compressed),
         cmocka_unit_test(a_relay_passes_each_chunk_on),
         cmocka_unit_test(two_sources_fill_one_place),
-        cmocka_unit_test(who_brings_nothing_has_had_its_turn),
+        cmocka_unit_test(a_peer_that_brings_nothing_has_had_its_turn),
         PAIR_TEST(a_withdrawal_is_told_after_a_reconnection),
-        PAIR_TEST(what_is_held_already_does_not_cross),
+        PAIR_TEST(a_chunk_held_already_does_not_cross),
         PAIR_TEST(manifests_over_the_limit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

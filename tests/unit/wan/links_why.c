@@ -170,7 +170,7 @@ static void a_certificate_that_ends_is_named(void **state)
     links_world_fini(&t.w);
 }
 
-/* P8: who may not read is told at both ends, for as long as the session lasts in
+/* P8: a denied reader is told at both ends, for as long as the session lasts in
  * which it was said. */
 static void a_right_that_lacks_is_told(void **state)
 {

@@ -60,7 +60,7 @@ static void nothing_goes_before_start(void **state)
 }
 
 /* The twin: unless the peer expects it. Chunks that it then says it holds do not go again. */
-static void what_is_expected_goes_before_start(void **state)
+static void an_expected_version_goes_before_start(void **state)
 {
     (void)state;
     struct fixture f;
@@ -84,7 +84,7 @@ static enum tb_status take(struct fixture *f, uint32_t shard, uint32_t index, ui
 }
 
 /* Of what TAKE names, what it named first goes first, and then what is behind that and around. */
-static void what_is_named_first_goes_first(void **state)
+static void a_version_named_first_goes_first(void **state)
 {
     (void)state;
     struct fixture f;
@@ -132,7 +132,8 @@ static void parcels_close_by_bytes(void **state)
     free(f.memory);
 }
 
-/* P6: what becomes held here later goes then; a parcel ends at the first chunk that is not held. */
+/* P6: a chunk that becomes held here later goes then; a parcel ends at the first chunk that is not
+ * held. */
 static void only_what_is_held_goes(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void only_what_is_held_goes(void **state)
 }
 
 /* A chunk for which the owner waits does not go, unless it goes whole. */
-static void what_is_waited_for_does_not_go_yet(void **state)
+static void a_chunk_that_is_waited_for_does_not_go_yet(void **state)
 {
     (void)state;
     struct fixture f;
@@ -173,8 +174,8 @@ static void what_is_waited_for_does_not_go_yet(void **state)
     free(f.memory);
 }
 
-/* P5: what the peer holds is not sent, whether it said so before or meanwhile. */
-static void what_the_peer_holds_does_not_go(void **state)
+/* P5: a chunk that the peer holds is not sent, whether it said so before or meanwhile. */
+static void a_chunk_that_the_peer_holds_does_not_go(void **state)
 {
     (void)state;
     struct fixture f;
@@ -350,7 +351,7 @@ static struct tb_frame_refused refusal(uint32_t chunk, enum tb_refusal why)
     return (struct tb_frame_refused){.chunk = chunk, .why = (uint8_t)why};
 }
 
-static void what_is_the_same_in_the_base_is_not_sent(void **state)
+static void a_chunk_equal_in_the_base_is_not_sent(void **state)
 {
     (void)state;
     struct on_base b;
@@ -450,11 +451,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_before_start),
-        cmocka_unit_test(what_is_expected_goes_before_start),
+        cmocka_unit_test(an_expected_version_goes_before_start),
         cmocka_unit_test(parcels_close_by_bytes),
         cmocka_unit_test(only_what_is_held_goes),
-        cmocka_unit_test(what_is_waited_for_does_not_go_yet),
-        cmocka_unit_test(what_the_peer_holds_does_not_go),
+        cmocka_unit_test(a_chunk_that_is_waited_for_does_not_go_yet),
+        cmocka_unit_test(a_chunk_that_the_peer_holds_does_not_go),
         cmocka_unit_test(whole_is_the_peer_s_word_alone),
         cmocka_unit_test(claims_that_cannot_be_are_refused),
         cmocka_unit_test(a_lost_stream_gives_back_what_did_not_arrive),
@@ -462,11 +463,11 @@ int main(void)
         cmocka_unit_test(a_refused_chunk_goes_again),
         cmocka_unit_test(refusals_are_counted_in_bounded_memory),
         cmocka_unit_test(a_shard_without_chunks_is_no_obstacle),
-        cmocka_unit_test(what_is_the_same_in_the_base_is_not_sent),
+        cmocka_unit_test(a_chunk_equal_in_the_base_is_not_sent),
         cmocka_unit_test(a_base_that_does_not_fit_is_none),
         cmocka_unit_test(a_chunk_without_a_base_goes_whole),
         cmocka_unit_test(a_parcel_is_whole_or_not),
-        cmocka_unit_test(what_is_named_first_goes_first),
+        cmocka_unit_test(a_version_named_first_goes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,7 @@ static void frames_of_protocol_1_are_understood(void **state)
     fclose(f);
 }
 
-/* One in a form that protocol 2 brought: who speaks 1 alone refuses it. */
+/* One in a form that protocol 2 brought: a peer that speaks 1 alone refuses it. */
 static void check_chunk_of_2(const struct recorded *r, uint32_t *forms)
 {
     struct tb_chunk_frame f;

@@ -39,7 +39,7 @@ static void two_stalled_in_a_row_lower_it(void **state)
     assert_int_equal(s.from, 1348);
 }
 
-static void what_arrives_between_two_clears_it(void **state)
+static void bytes_that_arrive_between_two_clear_it(void **state)
 {
     (void)state;
     struct tb_segment s = {0};
@@ -137,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_go_down_to_what_must_pass),
         cmocka_unit_test(two_stalled_in_a_row_lower_it),
-        cmocka_unit_test(what_arrives_between_two_clears_it),
+        cmocka_unit_test(bytes_that_arrive_between_two_clear_it),
         cmocka_unit_test(nothing_is_below_what_must_pass),
         cmocka_unit_test(the_lower_word_counts),
         cmocka_unit_test(after_a_while_the_own_size_is_tried_again),

@@ -34,7 +34,7 @@ static void a_chunk_goes_once_to_each_peer(void **state)
     tb_sent_free(s);
 }
 
-static void what_goes_again_is_counted_as_it_goes(void **state)
+static void a_hedged_parcel_is_counted_as_it_goes(void **state)
 {
     (void)state;
     struct tb_sent *s = tb_sent_new(PEERS, CHUNKS);
@@ -53,7 +53,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_goes_once_to_each_peer),
-        cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
+        cmocka_unit_test(a_hedged_parcel_is_counted_as_it_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void halves_complete_each_other(void **state)
 }
 
 /* P6: one falls silent with chunks that it was given: they come from the other, a second later. */
-static void who_falls_silent_is_done_without(void **state)
+static void a_source_that_falls_silent_is_done_without(void **state)
 {
     (void)state;
     struct world w;
@@ -59,7 +59,7 @@ static void who_falls_silent_is_done_without(void **state)
 
 /* P6: one source brings no chunk any more, and still bytes: a trickle, or many that are dropped.
  * The other brings the chunks that it was given. */
-static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
+static void a_source_of_bytes_without_chunks_is_done_without(void **state)
 {
     (void)state;
     for (uint64_t dropped = 0; dropped <= (uint64_t)50 << 20; dropped += (uint64_t)50 << 20) {
@@ -79,7 +79,7 @@ static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
 }
 
 /* One that leaves is as one that never was, and may come back. */
-static void who_leaves_gives_back(void **state)
+static void a_source_that_leaves_gives_back(void **state)
 {
     (void)state;
     struct world w;
@@ -207,7 +207,7 @@ static void two_lanes_are_twice_one(void **state)
 /* P5: streams have a chunk each in hand when a lane is done, and those are not fetched by both
  * paths; be they so many that each takes half a second for it, or four, and one lane much
  * faster than the other. */
-static void what_another_lane_has_in_hand_is_left_to_it(void **state)
+static void a_chunk_in_another_lanes_hand_is_left_to_it(void **state)
 {
     (void)state;
     const struct {
@@ -231,7 +231,7 @@ static void what_another_lane_has_in_hand_is_left_to_it(void **state)
 }
 
 /* P6: unless it has become so slow that they would come late. */
-static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void **state)
+static void a_chunk_that_a_lane_does_not_bring_comes_from_another(void **state)
 {
     (void)state;
     struct world a, b;
@@ -350,7 +350,7 @@ static void shares_have_as_many_bytes(void **state)
 
 /* A site that was alone was given all of a share: one that joins it gets its part of that, and
  * hardly anything comes twice. */
-static void who_joins_gets_a_part(void **state)
+static void a_joining_source_gets_a_part(void **state)
 {
     (void)state;
     struct world w;
@@ -409,7 +409,7 @@ static void a_lane_that_goes_is_done_without(void **state)
 
 /* P6: another lane that has everything and is slow: what the path from far takes over from
  * it stays taken over. */
-static void what_is_stolen_stays_stolen(void **state)
+static void a_stolen_chunk_stays_stolen(void **state)
 {
     (void)state;
     struct world w;
@@ -460,24 +460,24 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_brings_most),
         cmocka_unit_test(halves_complete_each_other),
-        cmocka_unit_test(who_falls_silent_is_done_without),
-        cmocka_unit_test(who_brings_bytes_and_no_chunks_is_done_without),
-        cmocka_unit_test(who_leaves_gives_back),
+        cmocka_unit_test(a_source_that_falls_silent_is_done_without),
+        cmocka_unit_test(a_source_of_bytes_without_chunks_is_done_without),
+        cmocka_unit_test(a_source_that_leaves_gives_back),
         cmocka_unit_test(a_source_that_fills_is_asked_for_what_it_has),
         cmocka_unit_test(a_large_chunk_on_a_slow_path_is_no_silence),
         cmocka_unit_test(our_own_sleep_is_nobodys_silence),
         cmocka_unit_test(two_lanes_are_twice_one),
-        cmocka_unit_test(what_another_lane_has_in_hand_is_left_to_it),
-        cmocka_unit_test(what_a_lane_has_in_hand_and_does_not_bring_comes_from_another),
+        cmocka_unit_test(a_chunk_in_another_lanes_hand_is_left_to_it),
+        cmocka_unit_test(a_chunk_that_a_lane_does_not_bring_comes_from_another),
         cmocka_unit_test(a_lane_that_says_nothing_is_not_late),
         cmocka_unit_test(a_lane_of_unknown_rate_is_not_slow),
         cmocka_unit_test(the_only_far_source_keeps_its_share),
         cmocka_unit_test(a_share_is_given_whole),
         cmocka_unit_test(shares_have_as_many_bytes),
-        cmocka_unit_test(who_joins_gets_a_part),
+        cmocka_unit_test(a_joining_source_gets_a_part),
         cmocka_unit_test(a_slow_lane_is_helped),
         cmocka_unit_test(a_lane_that_goes_is_done_without),
-        cmocka_unit_test(what_is_stolen_stays_stolen),
+        cmocka_unit_test(a_stolen_chunk_stays_stolen),
         cmocka_unit_test(nobody_is_told_of_chunks_that_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

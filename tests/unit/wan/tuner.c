@@ -208,7 +208,7 @@ static void a_path_that_became_wider_is_searched_again(void **state)
 }
 
 /* A peer that lets only so many come up is not waited for. */
-static void what_the_peer_lets_come_up_has_to_do(void **state)
+static void the_streams_that_the_peer_lets_come_up_have_to_do(void **state)
 {
     (void)state;
     struct fixture f;
@@ -222,7 +222,7 @@ static void what_the_peer_lets_come_up_has_to_do(void **state)
 }
 
 /* P6: streams that did not come up for some seconds, as a path that flaps has it. */
-static void what_was_broken_for_seconds_is_not_slow_for_good(void **state)
+static void a_path_broken_for_seconds_is_not_slow_for_good(void **state)
 {
     (void)state;
     struct fixture f;
@@ -351,8 +351,8 @@ int main(void)
         cmocka_unit_test(bursts_search_nothing),
         cmocka_unit_test(a_changed_path_is_searched_again),
         cmocka_unit_test(a_path_that_became_wider_is_searched_again),
-        cmocka_unit_test(what_the_peer_lets_come_up_has_to_do),
-        cmocka_unit_test(what_was_broken_for_seconds_is_not_slow_for_good),
+        cmocka_unit_test(the_streams_that_the_peer_lets_come_up_have_to_do),
+        cmocka_unit_test(a_path_broken_for_seconds_is_not_slow_for_good),
         cmocka_unit_test(a_time_in_which_nobody_looked_is_no_shortage),
         cmocka_unit_test(a_number_given_is_kept),
         cmocka_unit_test(the_first_number_is_arithmetic),

@@ -88,7 +88,7 @@ static void each_field_has_its_series(void **state)
     free(text);
 }
 
-static void what_is_not_known_has_no_series(void **state)
+static void an_unknown_value_has_no_series(void **state)
 {
     (void)state;
     char *text =
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gateway_that_is_silent_is_not_up),   cmocka_unit_test(each_field_has_its_series),
-        cmocka_unit_test(what_is_not_known_has_no_series),      cmocka_unit_test(a_name_cannot_end_its_label),
+        cmocka_unit_test(an_unknown_value_has_no_series),       cmocka_unit_test(a_name_cannot_end_its_label),
         cmocka_unit_test(of_a_model_the_newest_version_counts), cmocka_unit_test(another_shape_is_no_series),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

@@ -257,7 +257,7 @@ void tb_link_said_undialled(struct tb_link_conn *c, enum tb_status status)
 
 /* ---- those who come ---- */
 
-/* A host of IPv4 as one of IPv6: whoever listens at [::] sees it so. False: neither. */
+/* A host of IPv4 as one of IPv6: a listener at [::] sees it so. False: neither. */
 static bool host_of(const struct tb_address *a, struct in6_addr *host_out)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

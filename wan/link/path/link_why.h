@@ -28,7 +28,7 @@ void tb_link_said_no_mtu(struct tb_link *l);
 void tb_link_said_unresolved(struct tb_link *l, enum tb_status why);
 void tb_link_said_undialled(struct tb_link_conn *c,
                             enum tb_status status); /* a dial ended without a session */
-/* whoever it was that came, and was refused */
+/* the one that came and was refused */
 void tb_links_said_stranger(struct tb_link_conn *c, enum tb_status why);
 
 #endif

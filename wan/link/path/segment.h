@@ -46,7 +46,7 @@ bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes);
 void tb_segment_moved(struct tb_segment *s);
 /* True: it is time for a trial. The path's own size is the one of new connections from now on. */
 bool tb_segment_again(struct tb_segment *s, tb_time_ns now);
-/* The same now: whoever makes the connections tries. */
+/* The same now: the maker of the connections tries. */
 void tb_segment_try_own(struct tb_segment *s);
 /* The peer, or a handshake, says that no more than this passes. True: that is lower
  * than before, or new. */

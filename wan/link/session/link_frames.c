@@ -95,7 +95,7 @@ static void conn_path(struct tb_link_conn *c)
     c->rtt = path.seen.rtt_min;
 }
 
-/* P10: what follows is its doing, and few lines of it are written. */
+/* P10: a fault after that is its doing, and few lines of it are written. */
 static void log_of(const struct tb_link_conn *c)
 {
     if (c->identity.kind != TB_IDENTITY_NONE)
@@ -426,7 +426,7 @@ void tb_links_on_accept(void *user, int fd, const struct tb_address *from)
     if (c == NULL) {
         if (handshake != 0) tb_handshake_end(&ls->admission->strangers, handshake, tb_clock_now(), true);
         tell_full(ls, from);
-        close(fd); /* P7: whoever floods the port waits with the others */
+        close(fd); /* P7: a flooder of the port waits with the others */
         return;
     }
     c->handshake = handshake;

@@ -221,8 +221,8 @@ static bool may_be_twin(const struct tb_link_session *s, const struct tb_frame_h
 static bool may_replace(const struct tb_link_session *s, const struct tb_frame_hello *hello,
                         bool dialled_by_us)
 {
-    if (s->state != TB_LINK_UP) return true;            /* none there, or one that does not answer */
-    if (dialled_by_us == s->dialled_by_us) return true; /* whoever dialled it dials again: it knows better */
+    if (s->state != TB_LINK_UP) return true;              /* none there, or one that does not answer */
+    if (dialled_by_us == s->dialled_by_us) return true;   /* its dialler dials again: it knows better */
     if (hello->incarnation > s->incarnation) return true; /* the peer restarted: the old session is dead */
     return dialled_by_us != s->peer_is_smaller;           /* both dialled: the smaller URI's stays */
 }

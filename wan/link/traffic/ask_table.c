@@ -211,7 +211,7 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     ask_add(l, a);
     tb_links_table_took(ls, TB_LINKS_TABLE_ASKS, tb_link_ask_count(l));
     tb_link_asks_send(l);
-    if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
+    if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: its hearer may ask again */
     return TB_OK;
 }
 

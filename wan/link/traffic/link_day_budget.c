@@ -1,5 +1,5 @@
-/* link_day_budget.c - a peer's day of bytes that is used up (links.h: until_bytes): who waits for
- * what it holds hears of it, and can say why nothing comes. */
+/* link_day_budget.c - a peer's day of bytes that is used up (links.h: until_bytes): a peer that
+ * waits for what it holds hears of it, and can say why nothing comes. */
 #include "wan/link/traffic/link_day_budget.h"
 
 #include "wan/link/link.h"

@@ -63,8 +63,8 @@ static bool is_behind(const struct tb_link *l, const struct tb_offer *newest)
     return false;
 }
 
-/* Another version of the model is on its way: it goes first. P5: what is held of one that was cut
- * off is not known to who pushes. */
+/* Another version of the model is on its way: it goes first. P5: the holding of one that was cut
+ * off is not known to the pusher. */
 static bool lands_another(const struct tb_link *l, const struct tb_offer *whole)
 {
     for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next) {

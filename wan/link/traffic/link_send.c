@@ -262,7 +262,7 @@ static bool push(struct tb_link *l, const struct tb_feed_parcel *p)
     return true;
 }
 
-/* P6: what is late on its stream goes again by another, before anything new. */
+/* P6: a parcel that is late on its stream goes again by another, before anything new. */
 static bool hedge(struct tb_link *l, struct tb_link_out *out, tb_time_ns now)
 {
     TB_ASSERT(tb_outbound_state_started(out->core.state));

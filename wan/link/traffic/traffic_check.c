@@ -70,7 +70,7 @@ static void check_outs(const struct tb_link *l, bool small)
 
 /* ---- what we draw ---- */
 
-/* P5: what came on streams of an ended session lands before the next crossing begins. */
+/* P5: a chunk that came on streams of an ended session lands before the next crossing begins. */
 static void check_in(const struct tb_link *l, const struct tb_link_in *in, bool small)
 {
     TB_ASSERT(!tb_shared_places_revoked(in->share) && in->key.shard_count == in->share->shard_count);
