@@ -32,18 +32,18 @@ done"""
 
 
 class Neighbours:
-    """Two workers of one site; the second reads from the first, by shm when they share a host, else by tcp in clear."""
+    """Two workers of one site; the second reads from the first, by shm when they share a host, else by tcp, in clear or inside TLS."""
 
-    def __init__(self, lab, bench, mib, hosts):
+    def __init__(self, lab, bench, mib, hosts, name="east", tls=False):
         path = self.path = bench.weights(mib * MIB)
         self.bytes = path.stat().st_size
-        self.east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
-        self.east.models["policy"] = {"home": "east", "keep": 1}
-        self.east.extra = {"session": {"lease_ms": 10000}, "fabric": dict(trusted="true", **sites.WHOLE_INSIDE)}
+        self.east = lab.site(name, arena_mib=2 * sites.mib_of(path) + 512)
+        self.east.models["policy"] = {"home": name, "keep": 1}
+        self.east.extra = {"session": {"lease_ms": 10000}, "fabric": dict(trusted="false" if tls else "true", **sites.WHOLE_INSIDE)}
         self.east.start()
         harness.wait_for("east's catalog has recovered", lambda: not self.east.control("status")["recovering"])
-        self.rank, self.run = sites.rank(lab, self.east, path)
-        self.pair = [harness.Rollout(lab, self.east, name, path, host=host) for name, host in zip(("first", "second"), hosts)]
+        self.rank, self.run = sites.rank(lab, self.east, path, f"rank-{name}")
+        self.pair = [harness.Rollout(lab, self.east, f"{worker}-{name}", path, host=host) for worker, host in zip(("first", "second"), hosts)]
         self.numbers = itertools.count(1)
         self.before = None
 
@@ -57,7 +57,7 @@ class Neighbours:
         second.stage(uid, timeout_ms=120000)
         seconds = time.monotonic() - start
         sites.read_whole([second], uid, self.path)
-        harness.expect("the second's source", self.east.daemon.logged("plan worker=second ")[-1].split("source=")[1].split()[0], "first")
+        harness.expect("the second's source", self.east.daemon.logged(f"plan worker={second.worker.name} ")[-1].split("source=")[1].split()[0], first.worker.name)
         for worker in self.pair:
             worker.activate(uid)
             if self.before is not None:
@@ -131,6 +131,19 @@ def lent_publish(bench):
 @measurement("tcp.hop", memory=True)
 def tcp_hop(bench):
     yield from hop(bench, "tcp.hop", ("one", "other"), "socket")
+
+
+@measurement("tls.hop", memory=True)
+def tls_hop(bench):
+    """By turns, each between two workers of a site of its own."""
+    with harness.Lab() as lab:
+        inside, clear = (Neighbours(lab, bench, 256 if bench.quick else 512, ("one", "other"), name, tls) for name, tls in (("inside", True), ("clear", False)))
+        for _ in range(4):
+            inside.hop_s()
+            clear.hop_s()
+        for _ in range(bench.rounds):
+            both = [tuple(side.bytes / side.hop_s() / 1e9 for side in (inside, clear)) for _ in range(TURNS)]
+            yield {"tls.hop": tuple(statistics.median(rates) for rates in zip(*both))}
 
 
 @measurement("verbs.hop", quick=False)

@@ -181,6 +181,7 @@ KEYS = (
         "the same with `sandbox: false`, where the gateway reads the rank by process_vm_readv"),
     Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp between workers, with proofs",
         "a minimal socket pump over the same memory, then BLAKE3, as many cores"),
+    Key("tls.hop", "GB/s", ">= 0.6", "one hop by tcp inside TLS between workers, with proofs", "the same in clear"),
     Key("python.publish", "ms", "<= 1.05", "publish() of 1 GB of bfloat16 parameters through Python, in the environment `torch`",
         "tb_publish of the same registration"),
     Key("python.activate", "ms", "<= 1.05", "Follower.apply() of it, into parameters", "tb_activate of the same subscription"),

@@ -94,8 +94,10 @@ struct tb_tls_expect {
      * were taken, the kernel changes no key, and a caller that asks has SIGPIPE ignored. */
     bool bulk;
     /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is
-     * looked at: only for a caller that has SIGPIPE ignored. */
+     * looked at: only for a caller that has SIGPIPE ignored, or with `no_kernel`. */
     bool bulk_heard;
+    /* The kernel is never asked, so SIGPIPE may stay as the process has it. */
+    bool no_kernel;
 };
 #define TB_TLS_BULK "bulk.tombolo"
 

@@ -159,7 +159,7 @@ static void pipe_make(void)
 static void ask_kernel(struct tb_tls_session *s)
 {
     static const char ulp[] = "tls";
-    if (s->kernel_asked) return;
+    if (s->kernel_asked || s->expect.no_kernel) return;
     s->kernel_asked = true;
     if (setsockopt(s->fd, IPPROTO_TCP, TCP_ULP, ulp, sizeof ulp - 1) != 0) return;
     s->kernel = BIO_new_socket(s->fd, BIO_NOCLOSE);

@@ -153,12 +153,13 @@ static void come_in(struct tb_door *door, int fd, struct party party)
         watch_for_death(fd);
     else
         make_room(fd);
-    const struct tb_chan_options options = {.loop = &door->fabric->loop,
-                                            .tls = tcp && !door->fabric->trusted ? door->fabric->tls : NULL,
-                                            .expect = {.any_fingerprint = true},
-                                            .ops = &peer_ops,
-                                            .user = p,
-                                            .open_ms = 5000};
+    const struct tb_chan_options options = {
+        .loop = &door->fabric->loop,
+        .tls = tcp && !door->fabric->trusted ? door->fabric->tls : NULL,
+        .expect = {.any_fingerprint = true, .bulk_heard = true, .no_kernel = true},
+        .ops = &peer_ops,
+        .user = p,
+        .open_ms = 5000};
     if (tb_chan_accept(&options, fd, &p->chan) != TB_OK) { /* took fd */
         tb_free(p);
         tb_log(TB_LOG_WARN, "door.refused", "door=%s status=site_nomem reason=no_channel",

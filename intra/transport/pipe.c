@@ -471,12 +471,13 @@ enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *opt
     s->lend_fd = -1;
     s->pace.ready = on_paced;
     tb_heartbeat_init(&s->heartbeat, up->idle_ms, up->open_ms, tb_clock_now());
-    const struct tb_chan_options chan = {.loop = &up->fabric->loop,
-                                         .tls = options->tls,
-                                         .expect = {.fingerprint = hop->from.fingerprint},
-                                         .ops = &chan_ops,
-                                         .user = s,
-                                         .open_ms = up->open_ms};
+    const struct tb_chan_options chan = {
+        .loop = &up->fabric->loop,
+        .tls = options->tls,
+        .expect = {.fingerprint = hop->from.fingerprint, .bulk = options->tls != NULL, .no_kernel = true},
+        .ops = &chan_ops,
+        .user = s,
+        .open_ms = up->open_ms};
     const enum tb_status status = tb_chan_dial(&chan, &options->to, &s->chan);
     if (status != TB_OK) return status;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_HELLO,

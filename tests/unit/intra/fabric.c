@@ -3,6 +3,7 @@
  *
  * Covers: intra/fabric/fabric.c intra/fabric/fabric_check.c intra/hop/hop_check.c
  * Covers: intra/fabric/fabric_exports.c */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +12,11 @@
 #include "scene.h"
 
 #include "base/fault.h"
+#include "base/net/chan_facts.h"
+#include "intra/fabric/door_inside.h"
 #include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop.h"
 #include "intra/transport/transport_words.h"
 
@@ -261,6 +266,40 @@ static void reads_go_on_while_chunks_are_digested(void **state)
     scene_close(&s);
 }
 
+struct look {
+    struct tb_fabric_job job;
+    struct tb_fabric *fabric;
+    bool own;
+    atomic_bool done;
+};
+
+/* On the fabric's thread, to which the door belongs. */
+static void look_at_door(struct tb_fabric_job *job)
+{
+    struct look *l = (struct look *)job;
+    const struct tb_door_peer *p = LIST_FIRST(&l->fabric->door->peers);
+    l->own = p != NULL && tb_chan_own_records(p->chan);
+    atomic_store(&l->done, true);
+}
+
+/* Not OpenSSL's, which cost more of a core. */
+static void a_hop_inside_tls_has_records_of_ours(void **state)
+{
+    (void)state;
+    const struct way way = {.name = "tcp-tls", .transport = TB_TRANSPORT_TCP, .memory = MEMORY_OWN};
+    struct scene s;
+    scene_open(&s, &way, 1, 3000004, 0);
+    owner_hold_all(&s.owner);
+    struct tb_hop *hop = scene_hop(&s);
+    tale_wait_whole(&s.tale);
+    struct look look = {.job.run = look_at_door, .fabric = s.owner.fabric};
+    tb_fabric_post(s.owner.fabric, &look.job);
+    wait_until(atomic_load(&look.done));
+    assert_true(look.own);
+    tb_hop_close(hop);
+    scene_close(&s);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
@@ -269,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_hop_by_shm_says_how_it_reads),
         cmocka_unit_test(a_hop_says_that_not_all_is_attached),
         cmocka_unit_test(threads_that_nobody_asked_for_are_few),
+        cmocka_unit_test(a_hop_inside_tls_has_records_of_ours),
         cmocka_unit_test(reads_go_on_while_chunks_are_digested),
         cmocka_unit_test(opening_answers_each_failure),
         cmocka_unit_test(P1_P6_a_transfer_survives_each_failure),

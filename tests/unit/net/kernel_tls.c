@@ -41,18 +41,25 @@ static int setup(void **state)
     return 0;
 }
 
-/* Two gateways whose dialler asks for it, or not, and whose acceptor heeds that, or
- * not; the pair is open. */
-static void open_heeded(struct pair *p, struct world *w, bool bulk, bool heard, uint64_t key_records)
+struct ends {
+    bool bulk;      /* the dialler asks for it */
+    bool heard;     /* the acceptor heeds that */
+    bool no_kernel; /* of both */
+    uint64_t key_records;
+};
+
+/* The pair of two gateways is open. */
+static void open_ends(struct pair *p, struct world *w, const struct ends *ends)
 {
     world_issue(w, "east", "gw", EAST);
     world_issue(w, "west", "gw", WEST);
     struct tb_tls *east = world_tls(w, "east", "gw", "west"), *west = world_tls(w, "west", "gw", "east");
-    tb_tls_set_key_records(east, key_records);
-    tb_tls_set_key_records(west, key_records);
+    tb_tls_set_key_records(east, ends->key_records);
+    tb_tls_set_key_records(west, ends->key_records);
     pair_init(p, w, west, east, false);
-    p->client.expect.bulk = bulk;
-    p->server.expect.bulk_heard = heard;
+    p->client.expect.bulk = ends->bulk;
+    p->server.expect.bulk_heard = ends->heard;
+    p->client.expect.no_kernel = p->server.expect.no_kernel = ends->no_kernel;
     assert_int_equal(tb_identity_parse(WEST, &p->client.expect.identity), TB_OK);
     assert_int_equal(tb_identity_parse(EAST, &p->server.expect.identity), TB_OK);
     pair_open(p);
@@ -62,7 +69,7 @@ static void open_heeded(struct pair *p, struct world *w, bool bulk, bool heard, 
 
 static void open_pair(struct pair *p, struct world *w, bool bulk, uint64_t key_records)
 {
-    open_heeded(p, w, bulk, true, key_records);
+    open_ends(p, w, &(struct ends){.bulk = bulk, .heard = true, .key_records = key_records});
 }
 
 static void send_both_ways(struct pair *p)
@@ -118,7 +125,7 @@ static void the_bulk_name_alone_changes_nothing(void **state)
 {
     struct pair p;
     const struct linger reset = {.l_onoff = 1};
-    open_heeded(&p, *state, true, false, 1u << 20);
+    open_ends(&p, *state, &(struct ends){.bulk = true, .key_records = 1u << 20});
     assert_int_equal(asked, 1); /* by the dialler */
     assert_false(tb_chan_kernel_sends(p.s.chan));
     (void)signal(SIGPIPE, SIG_DFL);
@@ -132,6 +139,26 @@ static void the_bulk_name_alone_changes_nothing(void **state)
     pair_fini(&p);
 }
 
+/* The same of two libraries that may not ask the kernel: their records are their own, each way, and
+ * SIGPIPE stays as the process has it. */
+static void ends_without_the_kernel_have_their_own_records(void **state)
+{
+    struct pair p;
+    const struct linger reset = {.l_onoff = 1};
+    open_ends(&p, *state, &(struct ends){.bulk = true, .heard = true, .no_kernel = true, .key_records = 5});
+    assert_int_equal(asked, 0);
+    assert_true(tb_chan_own_records(p.c.chan) && tb_chan_own_records(p.s.chan));
+    (void)signal(SIGPIPE, SIG_DFL);
+    send_both_ways(&p);
+    tb_chan_want_read(p.s.chan, false);
+    assert_int_equal(setsockopt(tb_chan_fd(p.c.chan), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+    tb_chan_close(p.c.chan, TB_OK);
+    WORLD_UNTIL(p.world, p.c.closed == 1);
+    end_send(&p.s, sent, BYTES);
+    WORLD_UNTIL(p.world, p.s.closed == 1);
+    pair_fini(&p);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 
 int main(void)
@@ -141,6 +168,7 @@ int main(void)
         TEST(keys_that_wear_out_garble_nothing),
         TEST(a_dialler_that_does_not_ask_gets_openssl),
         TEST(the_bulk_name_alone_changes_nothing),
+        TEST(ends_without_the_kernel_have_their_own_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
