@@ -251,6 +251,26 @@ def a_network_that_stalls_leaves_places(lab):
     summary("connections of a network that stall", count, east, before)
 
 
+@scenario
+def addresses_at_their_limit_leave_room(lab):
+    """P6 P7: four addresses open all the connections that they may have, at session.listen and at link.listen, and say nothing. A worker and a
+    peer of another address come in."""
+    forger, east = plain_east(lab)
+    started(east)
+    before, each, addresses = resident(east), 60, [f"127.0.0.{n}" for n in range(61, 65)]
+    for port, table in ((east.worker_port, "connections"), (east.port, "link_connections")):
+        with contextlib.ExitStack() as opened:
+            for address in addresses:
+                for _ in range(each):
+                    opened.enter_context(socket.create_connection((lab.address, port), PATIENCE_S, (address, 0)))
+            wait_for("east has taken what it takes", lambda t=table: status_tables(east)[t]["shares_spent"] >= len(addresses) * (each - 32))
+            if table == "connections":
+                expect("a worker of another address comes in", opened.enter_context(Session(lab, forger, east, "w0")).welcome, True)
+            else:
+                opened.enter_context(honest_link(forger, (lab.address, port), "north")[0])
+    summary("connections of four addresses", 2 * len(addresses) * each, east, before)
+
+
 def waits(session, count):
     """The statuses of those that were answered at once."""
     payload = struct.pack("<B", 2) + text("policy") + bytes(32) + struct.pack("<I", 2**32 - 1)
