@@ -5,7 +5,6 @@ Covers: gateway/daemon/sessions/session_limits.c wan/link/session/link_admission
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import select
@@ -17,7 +16,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
-from forger import east_of, greeted, honest_link  # noqa: E402
+from forger import denials, east_of, greeted, honest_link  # noqa: E402
 from harness import Cores, Failed, Rollout, Skipped, Trainer, Veth, expect, main, scenario, wait_for  # noqa: E402
 from hostile import PATIENCE_S, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
 from tally import tally  # noqa: E402
@@ -56,8 +55,7 @@ def summary(what, inputs, site, before):
 
 def denied_room(site, table, identity):
     """So many denials the audit record has of that table, for want of a share."""
-    rows = [json.loads(line) for line in site.cli("audit", "--json", "--action", "room", "--limit", "1000").stdout.splitlines()]
-    return sum(r["count"] for r in rows if (r["share"], r["object"], r["identity"], r["result"]) == ("denials", table, identity, "share is spent"))
+    return sum(r["count"] for r in denials(site, "room") if (r["object"], r["identity"], r["result"]) == (table, identity, "share is spent"))
 
 
 class Local:

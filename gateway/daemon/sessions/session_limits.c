@@ -14,6 +14,7 @@
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/session_msg.h"
 
 /* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
@@ -210,6 +211,12 @@ bool tb_worker_session_shut_out(struct tb_worker_session *s)
     return true;
 }
 
+void tb_worker_hops_end(struct tb_daemon *d, const struct tb_identity *identity)
+{
+    TB_ASSERT(identity->kind != TB_IDENTITY_NONE);
+    if (d->fabric != NULL) tb_export_owner_ends(d->fabric, tb_worker_session_owner(identity));
+}
+
 /* ---- glitches ---- */
 
 static void shut_out_tell(struct tb_worker_session *s, enum tb_glitch_kind kind, uint64_t key)
@@ -239,5 +246,25 @@ bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind k
             other->refused = true;
             tb_wire_close(other->wire, TB_PEER_DENIED);
         }
+    tb_worker_hops_end(d, &s->identity);
     return true;
+}
+
+static struct tb_worker_session *of_owner(struct tb_daemon *d, uint64_t owner)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (s->identity.kind != TB_IDENTITY_NONE && tb_worker_session_owner(&s->identity) == owner) return s;
+    return NULL;
+}
+
+void tb_worker_hops_garbled(struct tb_daemon *d)
+{
+    uint64_t owner;
+    while (d->fabric != NULL && tb_export_garbled_by(d->fabric, &owner)) {
+        struct tb_worker_session *s = of_owner(d, owner);
+        if (s != NULL)
+            (void)tb_worker_session_glitch(s, TB_GLITCH_GARBLED);
+        else if (tb_glitch_note(d->session_limits.glitches, owner, TB_GLITCH_GARBLED, tb_clock_now()))
+            d->counters.shut_outs++; /* its sessions have ended */
+    }
 }

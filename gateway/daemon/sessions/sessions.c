@@ -497,11 +497,13 @@ void tb_sessions_revoke(struct tb_daemon *d)
         tb_worker_refusal_log(s, "session.refused", "certificate", "it is revoked (tls.revoked)");
         tb_worker_refused_audit(s, "certificate", "it is revoked (tls.revoked)");
         tb_wire_close(s->wire, TB_PEER_IDENTITY);
+        tb_worker_hops_end(d, &s->identity);
     }
 }
 
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
 {
+    tb_worker_hops_garbled(d);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
         if (s->wire == NULL) continue;
         const bool expired = s->expires_wall_s != 0 && wall_s > s->expires_wall_s;
