@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,8 +72,9 @@ uint64_t tb_network_key(const struct sockaddr *address)
     uint8_t bytes[16];
     uint64_t key = 0;
     if (!bytes_of(address, bytes)) return 1;
-    const bool is_v4 = memcmp(bytes, mapped, sizeof mapped) == 0;
-    memcpy(&key, is_v4 ? bytes + 8 : bytes, sizeof key);
+    const uint8_t *from = memcmp(bytes, mapped, sizeof mapped) == 0 ? bytes + 8 : bytes;
+    for (size_t i = 0; i < sizeof key; i++)
+        key = key << 8 | from[i];
     return key != 0 ? key : 1;
 }
 

@@ -18,7 +18,7 @@ bool tb_network_parse(const char *text, struct tb_network *network_out);
 /* Of IPv4 or IPv6; an address of another kind is in no network. */
 bool tb_network_has(const struct tb_network *n, const struct sockaddr *address);
 /* 1..; equal for one IPv4 address, and for the addresses of one IPv6 network of 64 bits, as one
- * host has that many. */
+ * host has that many. The first byte is the highest; above an IPv4 address stands 0x0000ffff. */
 uint64_t tb_network_key(const struct sockaddr *address);
 /* Whether both are addresses of one host, whatever their ports. */
 bool tb_network_same_host(const struct sockaddr *a, const struct sockaddr *b);

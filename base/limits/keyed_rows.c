@@ -16,17 +16,28 @@ uint64_t tb_key_of_text(const char *text)
     return key != 0 ? key : 1;
 }
 
+/* Each bit of `key` moves each bit. */
+static uint64_t mixed(uint64_t key)
+{
+    key = (key ^ key >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    key = (key ^ key >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return key ^ key >> 32;
+}
+
 uint64_t tb_key_join(uint64_t a, uint64_t b)
 {
-    const uint64_t key = (a ^ (b * UINT64_C(0x9e3779b97f4a7c15))) * FNV_TIMES;
+    const uint64_t key = mixed(a + mixed(b + FNV_START));
     return key != 0 ? key : 1;
 }
 
 static uint8_t *ways_of(void *rows, uint32_t count, size_t row_bytes, uint64_t key)
 {
     TB_ASSERT(count >= TB_KEYED_WAYS && count % TB_KEYED_WAYS == 0);
+    /* The highest bits of the product: lower ones know nothing of the key's high bits, which are
+     * all in which two addresses of one network differ. */
     const uint64_t spread = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 32;
-    return (uint8_t *)rows + (spread % (count / TB_KEYED_WAYS)) * TB_KEYED_WAYS * row_bytes;
+    const uint64_t group = (spread * (count / TB_KEYED_WAYS)) >> 32;
+    return (uint8_t *)rows + group * TB_KEYED_WAYS * row_bytes;
 }
 
 static struct tb_keyed_row *way_at(uint8_t *ways, size_t row_bytes, uint32_t i)

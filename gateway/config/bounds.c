@@ -13,6 +13,9 @@
 #define AWAKE_REFERENCES    4u
 #define SITE_REFERENCES_MIN 1024u
 #define SITE_REFERENCES_MAX (1u << 18)
+/* P7: handshakes from session.networks have a pool of their own, for thousands that come back at
+ * once: that part of the connections. */
+#define NETWORKS_PART 8u
 
 /* Rows of a model: what is kept here and at its home, what ended lately, and an
  * eighth that stays free. */
@@ -60,6 +63,22 @@ static uint32_t site_records(const struct tb_config *c)
     TB_ASSERT(c->peer_count <= TB_CONFIG_LIST_MAX);
     const uint32_t awake = TB_CONFIG_AWAKE_MAX * (c->peer_count + 2);
     return 2 * (c->peer_count + 8) * (c->model_count + 1) + awake;
+}
+
+uint32_t tb_bounds_greeted(uint32_t sessions)
+{
+    TB_ASSERT(sessions <= UINT32_MAX / 4);
+    return sessions + TB_BOUNDS_GREETING;
+}
+
+uint32_t tb_bounds_networks(uint32_t sessions)
+{
+    return tb_bounds_greeted(sessions) / NETWORKS_PART;
+}
+
+uint32_t tb_bounds_connections(uint32_t sessions)
+{
+    return tb_bounds_greeted(sessions) + tb_bounds_networks(sessions) + TB_BOUNDS_STRANGERS;
 }
 
 /* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
@@ -129,7 +148,7 @@ bool tb_bounds_at(const struct tb_bounds *b, uint32_t *cursor, struct tb_bound *
         {"references_of_workers", b->references},
         {"references_of_sites", b->site_references},
         {"records", b->records},
-        {"connections", (uint64_t)b->sessions + TB_BOUNDS_GREETING},
+        {"connections", tb_bounds_connections(b->sessions)},
         {"worker_exports", b->references},
         {"unpublish_waits", b->references + (uint64_t)TB_BOUNDS_JOINED * b->sessions},
         {"run_waits", b->sessions},

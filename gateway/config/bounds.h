@@ -6,6 +6,9 @@
 #include "gateway/config/config.h"
 
 #define TB_BOUNDS_GREETING 64u /* connections beside session.max that may be about to say HELLO */
+/* Beside those: handshakes over TLS that are unfinished, of addresses that are in no network of
+ * session.networks. By default an address has a sixth of them. */
+#define TB_BOUNDS_STRANGERS 192u
 /* Of one session, unpublishes that hide nothing and wait for versions that others hid. */
 #define TB_BOUNDS_JOINED 64u
 
@@ -25,6 +28,11 @@ struct tb_bounds {
 };
 
 struct tb_bounds tb_bounds_of(const struct tb_config *config);
+/* Connections of workers: those that may be welcomed, or are local; unfinished handshakes of
+ * session.networks; those of other addresses. */
+uint32_t tb_bounds_greeted(uint32_t sessions);
+uint32_t tb_bounds_networks(uint32_t sessions);
+uint32_t tb_bounds_connections(uint32_t sessions);
 /* Rows of versions that one model may come to need. */
 uint32_t tb_bounds_model_versions(const struct tb_config_model *model);
 

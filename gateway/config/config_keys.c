@@ -69,11 +69,14 @@ const struct config_key config_keys[] = {
     {ROOT(handshakes_open), .path = "limits.handshakes_open", .type = CONFIG_NUMBER, .fallback = "32",
      .min = 1, .max = 4096, .unit = "handshakes",
      .why = "Connections that one address may have open at session.listen, and at link.listen, before they "
-            "showed who they are. Addresses of peers and session.networks have pools of their own."},
+            "showed who they are. An address has never more than a quarter of the places for such "
+            "connections (192 at session.listen, 152 at link.listen), and an IPv6 network of 48 bits has "
+            "a quarter. Addresses of peers and session.networks have pools of their own."},
     {ROOT(handshakes_failed), .path = "limits.handshakes_failed", .type = CONFIG_NUMBER, .fallback = "10",
      .min = 1, .max = 100000, .unit = "a second",
-     .why = "Handshakes of one address that may fail in a second, and a quarter of those of all addresses. "
-            "Beyond that its connections are closed unread. Handshakes that succeed do not count."},
+     .why = "Handshakes of one address that may fail in a second; of an IPv6 network of 48 bits four times "
+            "as many, and of all addresses sixteen times. Beyond that its connections are closed unread. "
+            "Handshakes that succeed do not count."},
     {ROOT(garbled_frames), .path = "limits.garbled_frames", .type = CONFIG_NUMBER, .fallback = "20", .min = 2,
      .max = 1000000, .unit = "a minute",
      .why = "Frames that break the protocol, of one identity over all its connections. Each ends its "

@@ -5,18 +5,20 @@
 #include <sys/resource.h>
 
 #include "base/assert.h"
+#include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
 
-#define OTHERS 512u  /* control clients, loops, the store, logs, handshakes */
+#define OTHERS 640u  /* control clients, loops, the store, logs, strangers' handshakes */
 #define FILES  1024u /* that are adopted, and as many that a next request brings */
 
-/* A session and its hop at our door; streams, their takeovers and the control stream of each
- * peer. */
+/* A session and its hop at our door; handshakes of session.networks; streams, their takeovers and
+ * the control stream of each peer. */
 uint64_t tb_descriptors_needed(const struct tb_config *c)
 {
     TB_ASSERT(c->link_streams <= TB_CONFIG_STREAMS_MAX && c->peer_count <= TB_CONFIG_LIST_MAX);
     const uint64_t streams = c->link_streams != 0 ? c->link_streams : TB_CONFIG_STREAMS_MAX;
-    return 2 * (uint64_t)c->session_max + 2 * (uint64_t)c->peer_count * (streams + 1) + OTHERS + FILES;
+    const uint64_t sessions = 2 * (uint64_t)c->session_max + tb_bounds_networks(c->session_max);
+    return sessions + 2 * (uint64_t)c->peer_count * (streams + 1) + OTHERS + FILES;
 }
 
 static void say(const struct tb_config *config, rlim_t allowed, char text_out[TB_DESCRIPTORS_TEXT_MAX])

@@ -9,6 +9,7 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/store/audit_lines.h"
 #include "gateway/store/store_audit.h"
+#include "intra/fabric/fabric_exports.h"
 #include "wan/link/links_stats.h"
 
 #define ROWS_MAX     128u /* of a share */
@@ -219,6 +220,22 @@ static void lost_tell(struct tb_daemon *d)
     a->lost_told = a->lost;
 }
 
+/* A reader whose token opens nothing has no identity. */
+static void tokens_sum(struct tb_daemon *d)
+{
+    struct tb_fabric_usage usage;
+    if (d->fabric == NULL) return;
+    tb_fabric_usage(d->fabric, &usage);
+    if (usage.readers_denied > d->tokens_denied)
+        tb_audit_denied(d,
+                        &(struct tb_audit_event){.action = "read",
+                                                 .object = "door",
+                                                 .origin = "door",
+                                                 .result = "the token does not open the export"},
+                        usage.readers_denied - d->tokens_denied);
+    d->tokens_denied = usage.readers_denied;
+}
+
 /* Strangers at the links' port have no identity. */
 static void strangers_sum(struct tb_daemon *d)
 {
@@ -237,6 +254,7 @@ void tb_audit_tick(struct tb_daemon *d)
     struct tb_audit *a = d->audit;
     if (a == NULL) return;
     strangers_sum(d);
+    tokens_sum(d);
     for (int share = 0; share < TB_AUDIT_SHARES; share++)
         sums_out(a, &a->sums[share], tb_clock_wall_ms() / MINUTE_MS);
     lost_tell(d);

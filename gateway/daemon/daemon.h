@@ -176,6 +176,7 @@ struct tb_daemon {
 
     struct tb_audit *audit;     /* NULL: before the store is open */
     uint64_t strangers_seen;    /* of the links' count, that the audit record has */
+    uint64_t tokens_denied;     /* likewise, of the door's */
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;

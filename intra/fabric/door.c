@@ -259,6 +259,13 @@ void tb_door_free(struct tb_door *door)
     tb_free(door);
 }
 
+void tb_door_owner_leaves(struct tb_door *door, uint64_t owner)
+{
+    struct tb_door_peer *p;
+    LIST_FOREACH(p, &door->peers, link)
+    if (p->owner == owner) tb_door_end(p, TB_PEER_REVOKED);
+}
+
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export)
 {
     struct tb_door_peer *p;

@@ -56,9 +56,20 @@ static struct tb_log_party log_of(const struct tb_door_peer *p)
     return tb_log_party_set(party);
 }
 
+/* P7: the gateway counts what an identity garbles. */
+static void note_garbled(const struct tb_door_peer *p)
+{
+    struct tb_fabric *f = p->door->fabric;
+    if (p->owner == 0) return;
+    pthread_mutex_lock(&f->lock);
+    if (f->garbled_count < TB_FABRIC_GARBLED_MAX) f->garbled[f->garbled_count++] = p->owner;
+    pthread_mutex_unlock(&f->lock);
+}
+
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what)
 {
     struct tb_log_line l;
+    if (why == TB_PEER_GARBLED) note_garbled(p);
     const struct tb_log_party before = log_of(p);
     tb_log_begin(&l, TB_LOG_WARN, "door.refused");
     tb_log_str(&l, "peer", tb_chan_peer(p->chan)->address);

@@ -35,6 +35,7 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     const uint32_t depth = status == TB_OK ? p->export->depth : 0;
     pthread_mutex_unlock(&f->lock);
     if (status != TB_OK) {
+        atomic_fetch_add_explicit(&f->readers_denied, 1, memory_order_relaxed);
         tb_door_refuse(p, status, "the token does not open the export");
         return;
     }

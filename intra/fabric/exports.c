@@ -77,6 +77,23 @@ void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now)
     LIST_FOREACH(e, &exports->all, link) drop_lapsed(e, now);
 }
 
+static void drop_owners(struct tb_export *e, uint64_t owner)
+{
+    struct tb_grant *g = LIST_FIRST(&e->grants);
+    while (g != NULL) {
+        struct tb_grant *next = LIST_NEXT(g, link);
+        if (g->owner == owner) grant_remove(e, g);
+        g = next;
+    }
+}
+
+void tb_exports_forget(struct tb_exports *exports, uint64_t owner)
+{
+    struct tb_export *e;
+    TB_ASSERT(owner != 0);
+    LIST_FOREACH(e, &exports->all, link) drop_owners(e, owner);
+}
+
 static bool tokens_full(struct tb_exports *exports, tb_time_ns now)
 {
     if (exports->usage.tokens < TB_TOKENS_MAX) return false;

@@ -60,6 +60,8 @@ struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id);
 void tb_exports_remove(struct tb_export *export);
 /* Drops the tokens that have lapsed, of all exports. */
 void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now);
+/* Drops the unused tokens of that owner, of all exports. */
+void tb_exports_forget(struct tb_exports *exports, uint64_t owner);
 /* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused, or a
  * quarter of them are of the token's owner. */
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,

@@ -57,6 +57,7 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     /* First those that are counted last: no more of them are seen than of all. */
     usage_out->readers_spent = atomic_load_explicit(&f->readers_spent, memory_order_acquire);
     usage_out->readers_refused = atomic_load_explicit(&f->readers_refused, memory_order_relaxed);
+    usage_out->readers_denied = atomic_load_explicit(&f->readers_denied, memory_order_relaxed);
     usage_out->readers_max = tb_door_readers_max;
     usage_out->lent_bytes = atomic_load_explicit(&f->lent_bytes, memory_order_relaxed);
     usage_out->lent_most = atomic_load_explicit(&f->lent_most, memory_order_relaxed);
@@ -74,6 +75,30 @@ void tb_fabric_tokens(struct tb_fabric *f, void (*each)(void *user, const struct
     LIST_FOREACH(e, &f->exports.all, link)
     LIST_FOREACH(g, &e->grants, link) each(user, &g->reader);
     pthread_mutex_unlock(&f->lock);
+}
+
+bool tb_export_garbled_by(struct tb_fabric *f, uint64_t *owner_out)
+{
+    pthread_mutex_lock(&f->lock);
+    TB_ASSERT(f->garbled_count <= TB_FABRIC_GARBLED_MAX);
+    const bool any = f->garbled_count > 0;
+    if (any) *owner_out = f->garbled[--f->garbled_count];
+    pthread_mutex_unlock(&f->lock);
+    return any;
+}
+
+static void owner_leaves(struct tb_fabric *f, void *arg)
+{
+    tb_door_owner_leaves(f->door, *(const uint64_t *)arg);
+}
+
+void tb_export_owner_ends(struct tb_fabric *f, uint64_t owner)
+{
+    TB_ASSERT(!tb_fabric_on_thread(f));
+    pthread_mutex_lock(&f->lock);
+    tb_exports_forget(&f->exports, owner); /* first: none comes in behind those that end */
+    pthread_mutex_unlock(&f->lock);
+    tb_fabric_call(f, owner_leaves, &owner);
 }
 
 static void revoke_readers(struct tb_fabric *f, void *arg)

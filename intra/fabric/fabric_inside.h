@@ -52,13 +52,15 @@ struct tb_fabric {
     tb_time_ns checked_at;
     /* Of the door's readers; the fabric's thread writes, any reads. */
     atomic_uint readers, readers_most;
-    atomic_ullong readers_refused, readers_spent;
+    atomic_ullong readers_refused, readers_spent, readers_denied;
 
     pthread_mutex_t lock; /* of what follows; any thread */
     pthread_cond_t changed;
     struct tb_fabric_job *first;
     struct tb_fabric_job **last;
     struct tb_exports exports;
+    uint64_t garbled[TB_FABRIC_GARBLED_MAX]; /* owners that nobody asked for yet */
+    uint32_t garbled_count;
 };
 
 /* ---- fabric_check.c ---- */

@@ -1,5 +1,6 @@
 """A home whose peers' keys the attacker has: right connections of them, and certificates that are wrong in one thing."""
 
+import json
 import struct
 
 from certificates import URI, Authority, wrong_names
@@ -63,6 +64,12 @@ def honest_link(forger, to, site="west"):
     for _ in range(2):
         at += 2 + struct.unpack_from("<H", payload, at)[0]
     return connection, payload[at + 8 + 16 + 8:at + 8 + 16 + 8 + 16]
+
+
+def denials(site, action):
+    """Rows of the audit record: what was denied, by that action."""
+    rows = [json.loads(line) for line in site.cli("audit", "--json", "--action", action, "--limit", "1000").stdout.splitlines()]
+    return [r for r in rows if r["share"] == "denials"]
 
 
 def greeted(to, forger):

@@ -13,6 +13,7 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from adopting import adopt_files  # noqa: E402
+from forger import denials  # noqa: E402
 from harness import PATIENCE_S, SOURCE, TOMBOLOD, Failed, expect, main, safetensors, scenario, wait_for  # noqa: E402
 from tally import tally  # noqa: E402
 
@@ -189,6 +190,8 @@ def control_read_answers_only_reads(lab):
     expect("commands that this test has not tried", known - set(READS) - set(CHANGES), set())
     east.control_socket = operators
     expect("versions", [v["uid"] for v in east.versions()], uid)
+    wait_for("each has its row in the record", lambda: {r["object"] for r in denials(east, "control")} == {*CHANGES})
+    expect("lines tell of it", len(east.daemon.logged("control.refused", "reason=only_reads")) > 0, True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Covers: gateway/daemon/sessions/session_limits.c wan/link/session/link_admission
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import select
@@ -17,7 +16,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
-from forger import east_of, greeted, honest_link  # noqa: E402
+from forger import denials, east_of, greeted, honest_link  # noqa: E402
 from harness import Cores, Failed, Rollout, Skipped, Trainer, Veth, expect, main, scenario, wait_for  # noqa: E402
 from hostile import PATIENCE_S, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
 from tally import tally  # noqa: E402
@@ -56,8 +55,7 @@ def summary(what, inputs, site, before):
 
 def denied_room(site, table, identity):
     """So many denials the audit record has of that table, for want of a share."""
-    rows = [json.loads(line) for line in site.cli("audit", "--json", "--action", "room", "--limit", "1000").stdout.splitlines()]
-    return sum(r["count"] for r in rows if (r["share"], r["object"], r["identity"], r["result"]) == ("denials", table, identity, "share is spent"))
+    return sum(r["count"] for r in denials(site, "room") if (r["object"], r["identity"], r["result"]) == (table, identity, "share is spent"))
 
 
 class Local:
@@ -249,6 +247,26 @@ def a_network_that_stalls_leaves_places(lab):
         local.send(frame(SESSION_HELLO, session_hello("local", "host-local"), request=1))
         expect("a local worker comes in", struct.unpack("<IHHQ", local.socket.recv(16))[1], WELCOME)
     summary("connections of a network that stall", count, east, before)
+
+
+@scenario
+def addresses_at_their_limit_leave_room(lab):
+    """P6 P7: four addresses open all the connections that they may have, at session.listen and at link.listen, and say nothing. A worker and a
+    peer of another address come in."""
+    forger, east = plain_east(lab)
+    started(east)
+    before, each, addresses = resident(east), 60, [f"127.0.0.{n}" for n in range(61, 65)]
+    for port, table in ((east.worker_port, "connections"), (east.port, "link_connections")):
+        with contextlib.ExitStack() as opened:
+            for address in addresses:
+                for _ in range(each):
+                    opened.enter_context(socket.create_connection((lab.address, port), PATIENCE_S, (address, 0)))
+            wait_for("east has taken what it takes", lambda t=table: status_tables(east)[t]["shares_spent"] >= len(addresses) * (each - 32))
+            if table == "connections":
+                expect("a worker of another address comes in", opened.enter_context(Session(lab, forger, east, "w0")).welcome, True)
+            else:
+                opened.enter_context(honest_link(forger, (lab.address, port), "north")[0])
+    summary("connections of four addresses", 2 * len(addresses) * each, east, before)
 
 
 def waits(session, count):

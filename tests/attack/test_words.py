@@ -11,7 +11,7 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
 from claims import Session  # noqa: E402
-from forger import east_of  # noqa: E402
+from forger import denials, east_of  # noqa: E402
 from harness import Rollout, Trainer, expect, made, main, read_and_compare, scenario, up, wait_for  # noqa: E402
 from sayings import RUN, VERSION, Key, now_ms, sealed, statement  # noqa: E402
 from tally import Identities, tally  # noqa: E402
@@ -110,6 +110,7 @@ def no_version_is_taken_without_its_publisher(lab):
             rank.ok("close")
     refused(("a0", "a1"), "models.policy.publishers")
     refused(("b0", "b1"), "models.policy.publishers does not list tombolo://east/publisher/other", **signs("other"))
+    wait_for("both are in the record", lambda: sum(r["count"] for r in denials(east, "session") if r["object"] == "seal") == 2)
     trainer = Trainer(lab, east, path, names=("c0", "c1"), **signs("trainer"))
     uid = trainer.publish(2)
     west.wait_holds(uid)

@@ -60,6 +60,21 @@ static enum tb_status audited(const char *action, tb_control_fn fn, struct tb_da
     return status;
 }
 
+enum tb_status tb_audited_refusal(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const char *cmd = json_string_value(json_object_get(request, "cmd")); /* one of our table */
+    char who[TB_OPERATOR_BYTES];
+    (void)reply;
+    tb_control_operator(d->control_read, who);
+    d->counters.denied++;
+    tb_log(TB_LOG_WARN, "control.refused", "reason=only_reads cmd=%s", cmd);
+    (void)snprintf(error, 256, "control.read answers only what reads; ask at control.socket");
+    tb_audit_denied(d, &(struct tb_audit_event){"control", who, cmd, "control.read", "it answers only reads"},
+                    1);
+    return TB_PEER_DENIED;
+}
+
 enum tb_status tb_audited_withdraw(void *user, const json_t *request, json_t *reply, char *error)
 {
     return audited("withdraw", tb_withdraw_command, user, request, reply, error);

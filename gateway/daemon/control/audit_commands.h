@@ -12,6 +12,8 @@ enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *re
 enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_drain(void *user, const json_t *request, json_t *reply, char *error);
+/* Of each of these at control.read, which only reads: TB_PEER_DENIED. */
+enum tb_status tb_audited_refusal(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audit_command(void *user, const json_t *request, json_t *reply, char *error);
 
 #endif

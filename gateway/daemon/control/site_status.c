@@ -598,23 +598,11 @@ const struct tb_control_command tb_status_commands[] = {
     {"reload", tb_reload_command}, {"config", tb_reload_config_command}, {NULL, NULL},
 };
 
-static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
-{
-    struct tb_daemon *d = user;
-    (void)request, (void)reply;
-    d->counters.denied++;
-    snprintf(error, 256, "control.read answers only what reads; ask at control.socket");
-    return TB_PEER_DENIED;
-}
-
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},         {"versions", cmd_versions},
-    {"streams", tb_status_streams}, {"lag", tb_status_lag},
-    {"chains", tb_status_chains},   {"withdraw", cmd_refused},
-    {"pin", cmd_refused},           {"unpin", cmd_refused},
-    {"rollback", cmd_refused},      {"limit", cmd_refused},
-    {"adopt", cmd_refused},         {"drain", cmd_refused},
-    {"verify", cmd_refused},        {"audit", cmd_refused},
-    {"reload", cmd_refused},        {"config", tb_reload_config_command},
-    {"events", tb_events_command},  {NULL, NULL},
+    {"status", cmd_status},         {"versions", cmd_versions},    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},         {"chains", tb_status_chains},  {"withdraw", tb_audited_refusal},
+    {"pin", tb_audited_refusal},    {"unpin", tb_audited_refusal}, {"rollback", tb_audited_refusal},
+    {"limit", tb_audited_refusal},  {"adopt", tb_audited_refusal}, {"drain", tb_audited_refusal},
+    {"verify", tb_audited_refusal}, {"audit", tb_audited_refusal}, {"reload", tb_audited_refusal},
+    {"config", tb_reload_config_command},  {"events", tb_events_command}, {NULL, NULL},
 };

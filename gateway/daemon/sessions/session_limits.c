@@ -6,6 +6,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/audit.h"
 #include "gateway/daemon/rights.h"
@@ -13,14 +14,11 @@
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/session_msg.h"
 
 /* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
 #define READER_BYTES (256u << 10)
-/* P7: handshakes from session.networks have a pool of their own, for thousands that come back at
- * once. It is that part of all connections, so that sockets and other networks have room beside
- * it. */
-#define NETWORKS_PART 8u
 
 void tb_worker_session_limits_change(struct tb_worker_session_limits *l, const struct tb_config *config)
 {
@@ -37,7 +35,7 @@ void tb_worker_session_limits_change(struct tb_worker_session_limits *l, const s
 enum tb_status tb_worker_session_limits_open(struct tb_worker_session_limits *l,
                                              const struct tb_config *config)
 {
-    const uint32_t connections = config->session_max + TB_BOUNDS_GREETING;
+    const uint32_t connections = tb_bounds_greeted(config->session_max);
     const uint32_t places = tb_share_places(connections);
     l->places = tb_calloc(places, sizeof *l->places);
     l->strangers = tb_calloc(1, sizeof *l->strangers);
@@ -45,7 +43,9 @@ enum tb_status tb_worker_session_limits_open(struct tb_worker_session_limits *l,
     if (l->places == NULL || l->strangers == NULL || l->glitches == NULL) return TB_SITE_NOMEM;
     tb_share_init(&l->connections, l->places, connections);
     l->partial.bound = TB_PARTIAL_BYTES_MAX;
-    l->strangers->open_all = TB_BOUNDS_GREETING / 4 * 3;
+    l->network_bound = tb_bounds_networks(config->session_max);
+    l->strangers->open_all = TB_BOUNDS_STRANGERS;
+    tb_random_bytes(&l->strangers->salt, sizeof l->strangers->salt);
     tb_worker_session_limits_change(l, config);
     return TB_OK;
 }
@@ -81,6 +81,14 @@ static bool is_shut(struct tb_daemon *d, const struct tb_identity *identity)
     return tb_glitch_shut(d->session_limits.glitches, tb_worker_session_owner(identity), tb_clock_now()) != 0;
 }
 
+bool tb_worker_session_reserved(const struct tb_daemon *d)
+{
+    const struct tb_worker_session_limits *l = &d->session_limits;
+    const uint32_t unfinished = l->strangers->open + l->unfinished;
+    const uint32_t known = d->session_count > unfinished ? d->session_count - unfinished : 0;
+    return known >= l->connections.bound - l->connections.bound / 4;
+}
+
 static bool admit_local(struct tb_daemon *d, int fd, struct tb_worker_session_door *door)
 {
     struct tb_worker_session_limits *l = &d->session_limits;
@@ -91,7 +99,9 @@ static bool admit_local(struct tb_daemon *d, int fd, struct tb_worker_session_do
     const uint64_t owner = tb_worker_session_owner(&identity);
     tb_log_of_identity(&identity);
     const bool shut = is_shut(d, &identity);
-    const bool room = tb_share_room(&l->connections, owner, tb_rights_publishes(d->config, &identity));
+    const bool publishes = tb_rights_publishes(d->config, &identity);
+    const bool room =
+        tb_share_room(&l->connections, owner, publishes) && (publishes || !tb_worker_session_reserved(d));
     if (!shut && room) {
         tb_share_take(&l->connections, owner);
         door->uid_owner = owner;
@@ -117,7 +127,7 @@ static bool admit_remote(struct tb_daemon *d, const struct tb_address *from,
     static const struct tb_identity nobody = {.kind = TB_IDENTITY_NONE};
     struct tb_worker_session_limits *l = &d->session_limits;
     tb_address_format(from, door->address, sizeof door->address);
-    door->from_network = in_network(l, &from->any) && l->unfinished < l->connections.bound / NETWORKS_PART;
+    door->from_network = in_network(l, &from->any) && l->unfinished < l->network_bound;
     if (door->from_network) {
         l->unfinished++;
         return true;
@@ -201,6 +211,12 @@ bool tb_worker_session_shut_out(struct tb_worker_session *s)
     return true;
 }
 
+void tb_worker_hops_end(struct tb_daemon *d, const struct tb_identity *identity)
+{
+    TB_ASSERT(identity->kind != TB_IDENTITY_NONE);
+    if (d->fabric != NULL) tb_export_owner_ends(d->fabric, tb_worker_session_owner(identity));
+}
+
 /* ---- glitches ---- */
 
 static void shut_out_tell(struct tb_worker_session *s, enum tb_glitch_kind kind, uint64_t key)
@@ -230,5 +246,25 @@ bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind k
             other->refused = true;
             tb_wire_close(other->wire, TB_PEER_DENIED);
         }
+    tb_worker_hops_end(d, &s->identity);
     return true;
+}
+
+static struct tb_worker_session *of_owner(struct tb_daemon *d, uint64_t owner)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (s->identity.kind != TB_IDENTITY_NONE && tb_worker_session_owner(&s->identity) == owner) return s;
+    return NULL;
+}
+
+void tb_worker_hops_garbled(struct tb_daemon *d)
+{
+    uint64_t owner;
+    while (d->fabric != NULL && tb_export_garbled_by(d->fabric, &owner)) {
+        struct tb_worker_session *s = of_owner(d, owner);
+        if (s != NULL)
+            (void)tb_worker_session_glitch(s, TB_GLITCH_GARBLED);
+        else if (tb_glitch_note(d->session_limits.glitches, owner, TB_GLITCH_GARBLED, tb_clock_now()))
+            d->counters.shut_outs++; /* its sessions have ended */
+    }
 }

@@ -29,7 +29,7 @@ struct tb_worker_session_limits {
     struct tb_glitch_budget *glitches;
     struct tb_network networks[TB_SESSION_NETWORKS];
     uint32_t network_count;
-    uint32_t unfinished; /* over TLS, from session.networks */
+    uint32_t unfinished, network_bound; /* over TLS, from session.networks */
 };
 
 /* The party of a connection, before it said anything. */
@@ -50,6 +50,9 @@ void tb_worker_session_limits_close(struct tb_worker_session_limits *l);
 /* Whether a connection may become one more. False: it is counted and logged, and to be closed. */
 bool tb_worker_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
                              struct tb_worker_session_door *door_out);
+/* Only publishers may still come: the other three quarters of the places beside unfinished
+ * handshakes are taken. */
+bool tb_worker_session_reserved(const struct tb_daemon *d);
 /* It said HELLO and was welcomed: its handshake counts no more, and its frames may be as large as
  * its rights need. */
 void tb_worker_session_greeted(struct tb_worker_session *s);
@@ -65,5 +68,9 @@ bool tb_worker_session_shut_out(struct tb_worker_session *s);
 /* It broke the protocol, or cancelled a request. True: its identity is shut out now, and all of its
  * connections are being closed. */
 bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind);
+/* It is shut out or revoked: it reads no more at our door, and tokens that it has open nothing. */
+void tb_worker_hops_end(struct tb_daemon *d, const struct tb_identity *identity);
+/* Once a second: what readers garbled at the fabric's door is their identity's, too. */
+void tb_worker_hops_garbled(struct tb_daemon *d);
 
 #endif

@@ -47,6 +47,7 @@ static void seal_refused(struct tb_worker_session *s, uint32_t shard, enum tb_st
     tb_log_str(&l, "status", tb_status_name(status));
     if (why[0] != '\0') tb_log_str(&l, "why", why);
     tb_log_end(&l);
+    if (status == TB_PEER_DENIED) tb_worker_refused_audit(s, "seal", why);
 }
 
 static void seal_failed(struct tb_worker_session *s, const struct tb_held_reply *h, enum tb_status status)

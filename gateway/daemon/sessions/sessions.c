@@ -38,7 +38,7 @@
  * less no worker could ever stage such a version (P6). */
 #define QUEUE_BYTES_MAX ((uint64_t)4 * TB_MSG_FRAME_BYTES_MAX)
 
-#define GREETING        TB_BOUNDS_GREETING
+#define GREETING        TB_BOUNDS_GREETING             /* fewer connections than that are not many */
 #define GREETING_BYTES  (4096u - TB_WIRE_HEADER_BYTES) /* that a connection may send before it is welcomed */
 
 void tb_worker_over(struct tb_worker_session *s, enum tb_status why)
@@ -158,10 +158,20 @@ static void apart_refused(struct tb_worker_session *s, uint64_t request, const s
         "(--fabric-address)");
 }
 
-/* P10: there is no row for it, or its identity has its share of them. */
-static void full_refused(struct tb_worker_session *s, uint64_t request, enum tb_status status)
+/* P7: over TLS a connection is known to be no publisher's once its handshake is over. */
+static bool reserved_from(struct tb_worker_session *s)
 {
-    const char *table = tb_catalog_full(s->d->catalog);
+    if (s->local || tb_rights_publishes(s->d->config, &s->identity)) return false;
+    if (!tb_worker_session_reserved(s->d)) return false;
+    s->d->connections.refused++;
+    s->d->connections.spent++;
+    return true;
+}
+
+/* P10: there is no row for it in that table, or its identity has its share of them. */
+static void full_refused(struct tb_worker_session *s, uint64_t request, enum tb_status status,
+                         const char *table)
+{
     char why[160];
     snprintf(why, sizeof why, "no place among the %s of this gateway, or none in the share of this identity",
              table[0] != '\0' ? table : "rows");
@@ -190,14 +200,18 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
     }
     if (s->apart) TB_MOOT(tb_name_set(&hello.host, "apart"));
     endpoint_from(s, &hello);
-    enum tb_status status = TB_OK;
     const bool resumed = session_resume(s, &hello.session);
+    if (!resumed && reserved_from(s)) {
+        full_refused(s, frame->request, TB_SITE_NOMEM, "connections");
+        return TB_OK;
+    }
+    enum tb_status status = TB_OK;
     if (!resumed) {
         s->since_wall_ms = tb_clock_wall_ms();
         status = session_begin(s, &hello);
     }
     if (status != TB_OK) {
-        full_refused(s, frame->request, status);
+        full_refused(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
     tb_worker_enlist(s);
@@ -349,7 +363,7 @@ static const struct tb_wire_ops wire_ops = {
 
 uint32_t tb_sessions_max(const struct tb_daemon *d)
 {
-    return d->config->session_max + GREETING;
+    return tb_bounds_connections(d->config->session_max);
 }
 
 /* P7. One line until many have left: a worker that connects again and again is not logged each
@@ -357,7 +371,7 @@ uint32_t tb_sessions_max(const struct tb_daemon *d)
 static bool sessions_refuse(struct tb_daemon *d)
 {
     const bool full = d->session_count >= tb_sessions_max(d);
-    const bool crowded = d->session_count >= d->config->session_max + GREETING / 2;
+    const bool crowded = d->session_count >= tb_sessions_max(d) - GREETING / 2;
     if (full) d->counters.sessions_refused++;
     d->connections.refused += full;
     if (full && !d->sessions_full)
@@ -483,11 +497,13 @@ void tb_sessions_revoke(struct tb_daemon *d)
         tb_worker_refusal_log(s, "session.refused", "certificate", "it is revoked (tls.revoked)");
         tb_worker_refused_audit(s, "certificate", "it is revoked (tls.revoked)");
         tb_wire_close(s->wire, TB_PEER_IDENTITY);
+        tb_worker_hops_end(d, &s->identity);
     }
 }
 
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
 {
+    tb_worker_hops_garbled(d);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
         if (s->wire == NULL) continue;
         const bool expired = s->expires_wall_s != 0 && wall_s > s->expires_wall_s;

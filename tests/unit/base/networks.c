@@ -80,6 +80,8 @@ static void one_host_has_one_key(void **state)
     const union address c = at("2001:db8::1"), d = at("2001:db8::ffff:1"), e = at("2001:db8:0:1::1");
     assert_int_equal(tb_network_key(&c.any), tb_network_key(&d.any));
     assert_int_not_equal(tb_network_key(&c.any), tb_network_key(&e.any));
+    assert_int_equal(tb_network_key(&a.any), UINT64_C(0xffffc0000207)); /* as handshake_limits.c reads it */
+    assert_int_equal(tb_network_key(&e.any), UINT64_C(0x20010db800000001));
     assert_true(tb_network_same_host(&a.any, &mapped.any));
     assert_false(tb_network_same_host(&c.any, &d.any));
 }

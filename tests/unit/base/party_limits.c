@@ -6,6 +6,7 @@
 #include "base/limits/handshake_limits.h"
 #include "base/limits/line_limits.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int reset(void **state)
     memset(&glitches, 0, sizeof glitches);
     doors.open_each = 32;
     doors.failed_each = 10;
-    doors.open_all = 48;
+    doors.open_all = 192;
     glitches.most[TB_GLITCH_GARBLED] = 20;
     glitches.most[TB_GLITCH_CANCELLED] = 1000;
     return 0;
@@ -43,10 +44,110 @@ static void an_address_has_so_many_open(void **state)
 {
     (void)state;
     assert_int_equal(opens(7, 100, 1), 32);
-    assert_int_equal(opens(8, 100, 1), 16); /* all addresses together */
-    assert_int_equal(doors.refused, 68 + 84);
+    assert_int_equal(doors.refused, 68);
     tb_handshake_end(&doors, 7, 2, true);
     assert_int_equal(opens(7, 100, 2), 1);
+}
+
+/* Two such addresses held out a third. */
+static void addresses_that_take_all_they_can_leave_room(void **state)
+{
+    (void)state;
+    for (uint64_t address = 1; address <= 6; address++)
+        assert_int_equal(opens(address, 100, 1), 32);
+    assert_int_equal(opens(7, 100, 1), 0); /* all addresses together */
+}
+
+/* limits.handshakes_open may be larger than all that there are. */
+static void an_address_has_a_quarter_whatever_is_allowed(void **state)
+{
+    (void)state;
+    doors.open_each = 4096;
+    for (uint64_t address = 1; address <= 3; address++)
+        assert_int_equal(opens(address, 1000, 1), 48);
+    assert_int_equal(opens(4, 1, 1), 1);
+}
+
+/* As tb_network_key makes them. */
+static uint64_t key_of_ipv4(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    return UINT64_C(0xffff) << 32 | a << 24 | b << 16 | c << 8 | d;
+}
+
+/* Of 2001:db8:third:fourth::/64. */
+static uint64_t key_of_ipv6(uint64_t third, uint64_t fourth)
+{
+    return UINT64_C(0x20010db8) << 32 | third << 16 | fourth;
+}
+
+/* One handshake of each of eight addresses kept out all others that begin as they do. */
+static void addresses_of_one_network_have_rows_of_their_own(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(tb_handshake_begin(&doors, key_of_ipv4(10, i / 50, 7 * i % 256, i), 1));
+    memset(doors.rows, 0, sizeof doors.rows);
+    doors.open = 0;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(tb_handshake_begin(&doors, key_of_ipv6(i, 0), 1));
+}
+
+/* A party has as many networks of 64 bits as it likes. */
+static void a_network_of_48_bits_has_a_quarter(void **state)
+{
+    (void)state;
+    uint32_t open = 0, failed = 0;
+    for (uint64_t i = 0; i < 1000; i++)
+        open += opens(key_of_ipv6(7, i), 1, 1);
+    assert_int_equal(open, 192 / 4);
+    assert_int_equal(opens(key_of_ipv6(8, 0), 100, 1), 32);
+    assert_int_equal(opens(key_of_ipv4(192, 0, 2, 1), 100, 1), 32);
+    tb_handshake_end(&doors, key_of_ipv6(7, 0), 1, true);
+    assert_int_equal(opens(key_of_ipv6(7, 9), 100, 1), 1);
+    assert_int_equal(reset(NULL), 0);
+    for (uint64_t i = 0; i < 1000; i++) {
+        if (!tb_handshake_begin(&doors, key_of_ipv6(7, i), 1)) continue;
+        tb_handshake_end(&doors, key_of_ipv6(7, i), 1, false);
+        failed++;
+    }
+    assert_int_equal(failed, 4 * 10);
+    assert_true(tb_handshake_begin(&doors, key_of_ipv6(8, 0), 1));
+}
+
+static bool needed(const void *row, tb_time_ns now)
+{
+    (void)row, (void)now;
+    return true;
+}
+
+/* Which eight places the row of an address has, without a salt. */
+static ptrdiff_t places_of(uint64_t address)
+{
+    static struct tb_handshake_row rows[TB_HANDSHAKE_ROWS];
+    memset(rows, 0, sizeof rows);
+    const struct tb_handshake_row *row =
+        tb_keyed_get(rows, TB_HANDSHAKE_ROWS, sizeof *row, tb_key_join(address, 0), 1, needed);
+    return (row - rows) / (ptrdiff_t)TB_KEYED_WAYS;
+}
+
+/* A handshake of each of so many addresses whose rows have the victim's places. */
+static void fill_places_of(uint64_t victim)
+{
+    uint32_t begun = 0;
+    for (uint64_t address = victim + 1; begun < TB_KEYED_WAYS; address++)
+        if (places_of(address) == places_of(victim)) begun += tb_handshake_begin(&doors, address, 1);
+}
+
+/* Where a row stands follows from what no stranger knows. */
+static void addresses_cannot_be_chosen_that_take_anothers_row(void **state)
+{
+    (void)state;
+    fill_places_of(7);
+    assert_false(tb_handshake_begin(&doors, 7, 1)); /* so it would be */
+    assert_int_equal(reset(NULL), 0);
+    doors.salt = UINT64_C(0x5ca1ab1e0ddba11);
+    fill_places_of(7);
+    assert_true(tb_handshake_begin(&doors, 7, 1));
 }
 
 static void good_handshakes_cost_nothing(void **state)
@@ -79,13 +180,34 @@ static void failed_ones_are_ten_a_second(void **state)
     assert_true(tb_handshake_begin(&doors, 8, TB_SECONDS(100) + TB_MS(10)));
 }
 
-static void any_number_of_addresses_fail_forty_times_a_second(void **state)
+static void any_number_of_addresses_fail_so_many_times_a_second(void **state)
 {
     (void)state;
     uint32_t count = 0;
     for (uint32_t address = 1; address <= 3000; address++)
         count += fail_for(address, TB_SECONDS(1), 1);
-    assert_int_equal(count, 40);
+    assert_int_equal(count, 16 * 10);
+}
+
+/* All that may be open of an address fails, as often as it is let in. */
+static void fail_all(uint64_t address, tb_time_ns now)
+{
+    const uint32_t begun = opens(address, 100, now);
+    for (uint32_t i = 0; i < begun; i++)
+        tb_handshake_end(&doors, address, now, false);
+}
+
+/* Four addresses that failed as fast as they may kept out all others. */
+static void addresses_that_fail_all_the_time_leave_room(void **state)
+{
+    (void)state;
+    for (uint32_t ms = 0; ms < 10000; ms++) {
+        const tb_time_ns now = TB_SECONDS(1) + TB_MS(ms);
+        for (uint64_t address = 1; address <= 8; address++)
+            fail_all(address, now);
+        assert_true(tb_handshake_begin(&doors, 9, now));
+        tb_handshake_end(&doors, 9, now, true);
+    }
 }
 
 /* ---- glitches ---- */
@@ -209,9 +331,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_address_has_so_many_open, reset),
+        cmocka_unit_test_setup(addresses_that_take_all_they_can_leave_room, reset),
+        cmocka_unit_test_setup(an_address_has_a_quarter_whatever_is_allowed, reset),
+        cmocka_unit_test_setup(addresses_of_one_network_have_rows_of_their_own, reset),
+        cmocka_unit_test_setup(a_network_of_48_bits_has_a_quarter, reset),
+        cmocka_unit_test_setup(addresses_cannot_be_chosen_that_take_anothers_row, reset),
         cmocka_unit_test_setup(good_handshakes_cost_nothing, reset),
         cmocka_unit_test_setup(failed_ones_are_ten_a_second, reset),
-        cmocka_unit_test_setup(any_number_of_addresses_fail_forty_times_a_second, reset),
+        cmocka_unit_test_setup(any_number_of_addresses_fail_so_many_times_a_second, reset),
+        cmocka_unit_test_setup(addresses_that_fail_all_the_time_leave_room, reset),
         cmocka_unit_test_setup(twenty_garbled_frames_a_minute_shut_out, reset),
         cmocka_unit_test_setup(a_thousand_cancelled_requests_shut_out, reset),
         cmocka_unit_test_setup(each_time_is_twice_as_long, reset),

@@ -1,20 +1,24 @@
 /* session_admission.c - which connections come in at the workers' door. Networks that the
  * configuration names have a pool of their own, others have theirs by address, and users of the
- * host come in beside both (P6, P7).
+ * host come in beside both. The last places are for publishers (P6, P7).
  *
- * Covers: gateway/daemon/sessions/session_limits.c */
+ * Covers: gateway/daemon/sessions/session_limits.c gateway/daemon/sessions/sessions.c
+ * Covers: gateway/config/bounds.c */
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/net/endpoint.h"
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/sessions/session_limits.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/daemon/daemon_worker.h"
 
 #define MODELS    "{policy: {home: east, publish: [\"unix:*\"], read: [\"unix:*\"]}}"
+#define READERS   "{policy: {home: east, publish: [\"tombolo://east/worker/rank\"], read: [\"unix:*\"]}}"
 #define SESSIONS  64u
 #define OPEN_EACH 32u /* limits.handshakes_open, where nothing is configured */
 #define DOORS_MAX 256u
@@ -25,10 +29,10 @@ struct scene {
     uint32_t count;
 };
 
-static void begin(struct scene *s)
+static void begin(struct scene *s, const char *models)
 {
     *s = (struct scene){.count = 0};
-    home_new_with(&s->home, MODELS, false);
+    home_new_with(&s->home, models, false);
     s->home.config->session_max = SESSIONS;
     home_start(&s->home);
     struct tb_worker_session_limits *l = &s->home.d->session_limits;
@@ -79,14 +83,14 @@ static void a_network_has_a_pool_of_its_own(void **state)
 {
     (void)state;
     static struct scene s;
-    begin(&s);
-    const uint32_t pool = tb_sessions_max(s.home.d) / 8;
+    begin(&s, MODELS);
+    const uint32_t pool = tb_bounds_networks(SESSIONS);
     assert_int_equal(come_from(&s, "192.0.2.1", OPEN_EACH + 5), OPEN_EACH);
     assert_int_equal(s.home.d->connections.refused, 5);
     /* beside what strangers have; then it is a stranger's address */
     assert_int_equal(come_from(&s, "10.0.0.1", pool), pool);
     assert_int_equal(s.home.d->session_limits.unfinished, pool);
-    assert_int_equal(come_from(&s, "10.0.0.2", 100), TB_BOUNDS_GREETING / 4 * 3 - OPEN_EACH);
+    assert_int_equal(come_from(&s, "10.0.0.2", 100), OPEN_EACH);
     assert_int_equal(s.home.d->session_limits.unfinished, pool);
     assert_true(local_comes_in(&s));
     /* what ended leaves its place in the pool */
@@ -97,10 +101,87 @@ static void a_network_has_a_pool_of_its_own(void **state)
     end(&s);
 }
 
+/* Two addresses with all that they could get held out a third. */
+static void addresses_at_their_limit_leave_room(void **state)
+{
+    (void)state;
+    static const char *const greedy[] = {"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"};
+    static struct scene s;
+    begin(&s, MODELS);
+    for (size_t i = 0; i < sizeof greedy / sizeof greedy[0]; i++)
+        assert_int_equal(come_from(&s, greedy[i], 100), OPEN_EACH);
+    assert_int_equal(come_from(&s, "198.51.100.7", 100), OPEN_EACH);
+    assert_int_equal(come_from(&s, "10.0.0.1", 1), 1);
+    assert_true(local_comes_in(&s));
+    end(&s);
+    begin(&s, MODELS);
+    s.home.d->session_limits.strangers->open_each = 4096; /* limits.handshakes_open */
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(come_from(&s, greedy[i], 100), TB_BOUNDS_STRANGERS / 4);
+    assert_int_equal(come_from(&s, "198.51.100.7", 1), 1);
+    end(&s);
+}
+
+/* So many that are welcome stand there already. */
+static void crowd(struct scene *s, uint32_t count)
+{
+    while (s->home.d->session_count < count)
+        assert_non_null(tb_worker_new(s->home.d, false));
+}
+
+static void readers_leave_places_to_a_publisher(void **state)
+{
+    (void)state;
+    static struct scene s;
+    begin(&s, READERS);
+    const uint32_t places = tb_bounds_greeted(SESSIONS), ordinary = places - places / 4;
+    assert_int_equal(come_from(&s, "192.0.2.1", 100), OPEN_EACH); /* beside those places */
+    crowd(&s, OPEN_EACH + ordinary - 1);
+    assert_true(local_comes_in(&s));
+    crowd(&s, OPEN_EACH + ordinary);
+    assert_false(local_comes_in(&s));
+    assert_int_equal(s.home.d->connections.spent, 100 - OPEN_EACH + 1);
+    assert_true(tb_sessions_max(s.home.d) >=
+                places + tb_bounds_networks(SESSIONS) + TB_BOUNDS_STRANGERS); /* all of them at once */
+    s.home.config->models[0].publish[0] = "unix:*";
+    assert_true(local_comes_in(&s));
+    end(&s);
+}
+
+/* Over TLS its identity is known when it says HELLO. */
+static void a_reader_is_told_that_the_rest_is_for_publishers(void **state)
+{
+    (void)state;
+    static struct scene s;
+    static struct worker w;
+    struct tb_msg_hello hello = {.protocol = TB_MSG_PROTOCOL};
+    begin(&s, READERS);
+    const uint32_t places = tb_bounds_greeted(SESSIONS);
+    w = (struct worker){.home = &s.home, .fd = home_dial(&s.home)};
+    while (s.home.d->sessions == NULL)
+        (void)uv_run(&s.home.d->loop, UV_RUN_NOWAIT);
+    s.home.d->sessions->local = false; /* as if it had come so */
+    crowd(&s, places - places / 4);
+    CHECK_OK(tb_name_set(&hello.name, "w"));
+    CHECK_OK(tb_name_set(&hello.host, "host"));
+    const uint64_t request = worker_request(&w);
+    tb_msg_hello_encode(&hello, worker_begin(&w, TB_MSG_HELLO, request, 4096));
+    worker_send(&w);
+    CHECK_STATUS(worker_reply(&w, request), TB_SITE_NOMEM);
+    assert_int_equal(s.home.d->connections.spent, 1);
+    assert_int_equal(s.home.d->counters.sessions_refused, 1);
+    (void)close(w.fd);
+    free(w.out);
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_network_has_a_pool_of_its_own),
+        cmocka_unit_test(addresses_at_their_limit_leave_room),
+        cmocka_unit_test(readers_leave_places_to_a_publisher),
+        cmocka_unit_test(a_reader_is_told_that_the_rest_is_for_publishers),
     };
     return cmocka_run_group_tests_name("daemon.session_admission", tests, NULL, NULL);
 }

@@ -4,13 +4,11 @@
  * Covers: gateway/daemon/sessions/session_shares.c gateway/daemon/sessions/session_limits.c
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/session_grant.c
  * Covers: gateway/catalog/rows/reference_rows.c gateway/catalog/versions.c intra/fabric/exports.c
- * Covers: gateway/catalog/catalog_memory.c gateway/daemon/control/usage_status.c
- * Covers: intra/fabric/door_ends.c */
+ * Covers: gateway/catalog/catalog_memory.c gateway/daemon/control/usage_status.c */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/limits/share_table.h"
@@ -29,7 +27,6 @@
 #include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/fabric_exports.h"
-#include "intra/hop/hop_wire.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
@@ -310,7 +307,7 @@ static const struct {
     {"tokens", SHARES, take_token, 0, NULL},
     {"held_replies", SHARES, take_reply, 0, NULL},
     {"connections", ELSEWHERE, NULL, 0, "attack.strangers_on_the_socket_leave_places"},
-    {"door_readers", ELSEWHERE, NULL, 0, "one_identity_has_its_share_of_the_doors_readers"},
+    {"door_readers", ELSEWHERE, NULL, 0, "daemon.door_owners: one_identity_has_its_share"},
     {"run_waits", ELSEWHERE, NULL, 0, "a_share_is_a_quarter_over_all_sessions"},
     {"models_awake", ELSEWHERE, NULL, 0, "daemon.models_by_pattern: a_party_has_a_quarter_of_the_table"},
     {"parked_seal_bytes", ELSEWHERE, NULL, 0, "a_share_is_a_quarter_over_all_sessions"},
@@ -466,55 +463,6 @@ static void a_sites_share_fits_its_versions(void **state)
     end(&s);
 }
 
-/* A reader that shows its token at the door: the type of the answer. */
-static uint16_t door_enter(struct scene *s, const struct party *p, int *fd_out)
-{
-    const struct tb_id token = fresh(s);
-    const struct tb_worker_session *w = p->workers[0];
-    CHECK_OK(tb_export_grant_of(s->home.d->fabric, s->export_id, &token, &w->endpoint.fingerprint,
-                                tb_worker_session_owner(&w->identity)));
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    const char *name = s->home.d->endpoint.shm_door;
-    memcpy(to.sun_path + 1, name, strlen(name));
-    const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    *fd_out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(*fd_out, (const struct sockaddr *)&to, bytes), 0);
-    uint8_t out[TB_HOP_REQUEST_BYTES], in[TB_HOP_ANSWER_BYTES];
-    const struct tb_hop_request hello = {.type = TB_HOP_REQUEST_HELLO,
-                                         .buffer = TB_HOP_WIRE_VERSION,
-                                         .a = TB_HOP_WIRE_MAGIC,
-                                         .b = s->export_id,
-                                         .token = token};
-    struct tb_writer writer;
-    tb_writer_init(&writer, out, sizeof out);
-    tb_hop_request_encode(&hello, &writer);
-    assert_int_equal(send(*fd_out, out, sizeof out, 0), (ssize_t)sizeof out);
-    assert_int_equal(recv(*fd_out, in, sizeof in, MSG_WAITALL), (ssize_t)sizeof in);
-    return (uint16_t)(in[0] | in[1] << 8);
-}
-
-static void one_identity_has_its_share_of_the_doors_readers(void **state)
-{
-    (void)state;
-    struct scene s;
-    begin(&s);
-    party_open(&s, &s.greedy, "tombolo://east/worker/greedy", 0);
-    party_open(&s, &s.other, "tombolo://east/worker/other", 0);
-    const uint64_t share = home_table(&s.home, "door_readers", "bound") / 4;
-    int *fds = calloc(share + 2, sizeof *fds);
-    assert_non_null(fds);
-    for (uint64_t n = 0; n < share; n++)
-        assert_int_equal(door_enter(&s, &s.greedy, &fds[n]), TB_HOP_ANSWER_WELCOME);
-    assert_int_equal(door_enter(&s, &s.greedy, &fds[share]), TB_HOP_ANSWER_END);
-    assert_int_equal(door_enter(&s, &s.other, &fds[share + 1]), TB_HOP_ANSWER_WELCOME);
-    assert_int_equal(home_table(&s.home, "door_readers", "shares_spent"), 1);
-    for (uint64_t n = 0; n <= share + 1; n++)
-        (void)close(fds[n]);
-    home_turn_until(&s.home, "door_readers", 0);
-    free(fds);
-    end(&s);
-}
-
 static void begin_frame(const struct worker *w, uint32_t bytes)
 {
     struct tb_writer head;
@@ -572,7 +520,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_identity_takes_its_share_of_each_table),
         cmocka_unit_test(a_share_is_a_quarter_over_all_sessions),
         cmocka_unit_test(a_sites_share_fits_its_versions),
-        cmocka_unit_test(one_identity_has_its_share_of_the_doors_readers),
         cmocka_unit_test(one_publisher_has_its_share_of_partial_frames),
         cmocka_unit_test(a_frame_that_drips_ends_its_connection),
     };

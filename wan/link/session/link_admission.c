@@ -27,6 +27,7 @@ struct tb_link_admission *tb_link_admission_new(const struct tb_links_options *o
     if (a == NULL) return NULL;
     tb_link_admission_set(a, o);
     a->strangers.open_all = STRANGERS_MAX;
+    tb_random_bytes(&a->strangers.salt, sizeof a->strangers.salt);
     a->glitches.most[TB_GLITCH_CANCELLED] = UINT32_MAX; /* a peer cancels nothing */
     return a;
 }
