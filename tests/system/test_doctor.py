@@ -75,6 +75,7 @@ def doctor_is_content_with_two_good_gateways(lab):
     for check in ("tcp", "tls", "identity", "mtu", "link", "clock", "rights"):
         names(rows, "peer", check, "fine", "", "")
     names(rows, "gateway", "answer", "fine", "tombolod", "")
+    names(rows, "memory", "memlock", "fine", "the gateway may lock", "")
     names(rows, "peer", "throughput", "unknown", "no probe", "")
     names(examine(east), "peer", "tcp", "not-checked", "the peer dials", "")
     complaints = [line for line in east.daemon.logged(" link.") if any(w in line for w in ("stranger", "refused", "garbled", "down", "twin"))]

@@ -164,21 +164,22 @@ static bool find(void *library, const char *name, void *function_out)
     return at != NULL;
 }
 
-void tb_driver_facts_read(struct tb_driver_facts *g)
+void tb_driver_facts_read(struct tb_driver_facts *facts_out)
 {
     int (*init)(unsigned), (*count)(int *), (*attribute)(int *, int, int), (*name)(char *, int, int);
-    *g = (struct tb_driver_facts){.present = access("/proc/driver/nvidia/version", F_OK) == 0 ||
-                                             access("/dev/nvidiactl", F_OK) == 0};
+    *facts_out = (struct tb_driver_facts){.present = access("/proc/driver/nvidia/version", F_OK) == 0 ||
+                                                     access("/dev/nvidiactl", F_OK) == 0};
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    g->library = library != NULL && find(library, "cuInit", &init) &&
-                 find(library, "cuDeviceGetCount", &count) &&
-                 find(library, "cuDeviceGetAttribute", &attribute) && find(library, "cuDeviceGetName", &name);
-    if (!g->library) return;
-    g->init_result = init(0);
-    if (g->init_result != 0 || count(&g->count) != 0) g->count = 0;
-    for (int i = 0; i < g->count; i++) {
+    facts_out->library =
+        library != NULL && find(library, "cuInit", &init) && find(library, "cuDeviceGetCount", &count) &&
+        find(library, "cuDeviceGetAttribute", &attribute) && find(library, "cuDeviceGetName", &name);
+    if (!facts_out->library) return;
+    facts_out->init_result = init(0);
+    if (facts_out->init_result != 0 || count(&facts_out->count) != 0) facts_out->count = 0;
+    for (int i = 0; i < facts_out->count; i++) {
         int value = 0;
-        g->dmabuf += attribute(&value, DMA_BUF_SUPPORTED, i) == 0 && value != 0;
+        facts_out->dmabuf += attribute(&value, DMA_BUF_SUPPORTED, i) == 0 && value != 0;
     }
-    if (g->count > 0 && name(g->first_name, (int)sizeof g->first_name - 1, 0) != 0) g->first_name[0] = '\0';
+    if (facts_out->count > 0 && name(facts_out->first_name, (int)sizeof facts_out->first_name - 1, 0) != 0)
+        facts_out->first_name[0] = '\0';
 }

@@ -24,20 +24,22 @@
 #define HUGETLBFS_MAGIC 0x958458f6
 #define TRIED_BYTES     (2 * TB_HUGE_BYTES)
 
-void tb_clock_facts_read(struct tb_clock_facts *c)
+void tb_clock_facts_read(struct tb_clock_facts *facts_out)
 {
     struct timex t = {.modes = 0}; /* it asks, and sets nothing */
     const int state = adjtimex(&t);
-    *c = (struct tb_clock_facts){.known = state >= 0,
-                                 .synchronised =
-                                     state >= 0 && state != TIME_ERROR && (t.status & STA_UNSYNC) == 0};
+    *facts_out = (struct tb_clock_facts){.known = state >= 0,
+                                         .synchronised = state >= 0 && state != TIME_ERROR &&
+                                                         (t.status & STA_UNSYNC) == 0};
 }
 
-void tb_congestion_facts_read(struct tb_congestion_facts *c)
+void tb_congestion_facts_read(struct tb_congestion_facts *facts_out)
 {
-    (void)tb_machine_line(PROC_IPV4 "tcp_available_congestion_control", c->available, sizeof c->available);
-    (void)tb_machine_line(PROC_IPV4 "tcp_allowed_congestion_control", c->allowed, sizeof c->allowed);
-    c->may_all = geteuid() == 0;
+    (void)tb_machine_line(PROC_IPV4 "tcp_available_congestion_control", facts_out->available,
+                          sizeof facts_out->available);
+    (void)tb_machine_line(PROC_IPV4 "tcp_allowed_congestion_control", facts_out->allowed,
+                          sizeof facts_out->allowed);
+    facts_out->may_all = geteuid() == 0;
 }
 
 /* ---- huge pages ---- */
@@ -89,17 +91,17 @@ static void folder_of(const char *path, char *out, size_t cap)
     if (bytes == 0) (void)snprintf(out, cap, "%s", slash == NULL ? "." : "/");
 }
 
-void tb_huge_facts_read(const char *arena_path, struct tb_huge_facts *h)
+void tb_huge_facts_read(const char *arena_path, struct tb_huge_facts *facts_out)
 {
     char folder[4096];
     struct statfs fs;
     folder_of(arena_path, folder, sizeof folder);
-    (void)tb_machine_line(SHMEM_ENABLED, h->shmem, sizeof h->shmem);
+    (void)tb_machine_line(SHMEM_ENABLED, facts_out->shmem, sizeof facts_out->shmem);
     if (statfs(folder, &fs) == 0) {
-        h->is_hugetlbfs = (uint32_t)fs.f_type == HUGETLBFS_MAGIC;
-        h->in_memory = h->is_hugetlbfs || (uint32_t)fs.f_type == TMPFS_MAGIC;
+        facts_out->is_hugetlbfs = (uint32_t)fs.f_type == HUGETLBFS_MAGIC;
+        facts_out->in_memory = facts_out->is_hugetlbfs || (uint32_t)fs.f_type == TMPFS_MAGIC;
     }
-    if (h->in_memory && !h->is_hugetlbfs) try_huge(h);
+    if (facts_out->in_memory && !facts_out->is_hugetlbfs) try_huge(facts_out);
 }
 
 /* ---- locked memory ---- */
@@ -108,6 +110,9 @@ static void limit_of(int pid, struct tb_memlock_facts *m)
 {
     static const char name[] = "Max locked memory";
     char path[64], line[256];
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    /* The number of a container is another process's here. */
+    if (!tb_machine_line(path, line, sizeof line) || strcmp(line, "tombolod") != 0) return;
     (void)snprintf(path, sizeof path, "/proc/%d/limits", pid);
     FILE *limits = fopen(path, "re");
     if (limits == NULL) return;
@@ -122,22 +127,22 @@ static void limit_of(int pid, struct tb_memlock_facts *m)
     (void)fclose(limits);
 }
 
-void tb_memlock_facts_read(int pid, struct tb_memlock_facts *m)
+void tb_memlock_facts_read(int pid, struct tb_memlock_facts *facts_out)
 {
     struct rlimit limit;
-    m->of_gateway = pid > 0;
+    facts_out->of_gateway = pid > 0;
     if (pid > 0) {
-        limit_of(pid, m);
+        limit_of(pid, facts_out);
         return;
     }
-    m->known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
-    m->unlimited = m->known && limit.rlim_cur == RLIM_INFINITY;
-    m->bytes = m->known ? (uint64_t)limit.rlim_cur : 0;
+    facts_out->known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+    facts_out->unlimited = facts_out->known && limit.rlim_cur == RLIM_INFINITY;
+    facts_out->bytes = facts_out->known ? (uint64_t)limit.rlim_cur : 0;
 }
 
 /* ---- files ---- */
 
-void tb_disk_facts_read(const char *path, bool is_folder, struct tb_disk_facts *d)
+void tb_disk_facts_read(const char *path, bool is_folder, struct tb_disk_facts *facts_out)
 {
     char folder[4096];
     struct statvfs fs;
@@ -145,12 +150,12 @@ void tb_disk_facts_read(const char *path, bool is_folder, struct tb_disk_facts *
         (void)snprintf(folder, sizeof folder, "%s", path);
     else
         folder_of(path, folder, sizeof folder);
-    d->path = path;
-    d->error = statvfs(folder, &fs) == 0 ? 0 : errno;
-    if (d->error != 0) return;
-    d->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    d->total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
-    d->read_only = (fs.f_flag & ST_RDONLY) != 0;
+    facts_out->path = path;
+    facts_out->error = statvfs(folder, &fs) == 0 ? 0 : errno;
+    if (facts_out->error != 0) return;
+    facts_out->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    facts_out->total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+    facts_out->read_only = (fs.f_flag & ST_RDONLY) != 0;
 }
 
 static void name_of(uint32_t uid, char out[64])
@@ -163,14 +168,14 @@ static void name_of(uint32_t uid, char out[64])
         (void)snprintf(out, 64, "%.60s", user->pw_name);
 }
 
-void tb_owner_facts_read(const char *path, uint32_t wanted, struct tb_owner_facts *o)
+void tb_owner_facts_read(const char *path, uint32_t wanted, struct tb_owner_facts *facts_out)
 {
     struct stat st;
-    *o = (struct tb_owner_facts){.path = path, .wanted = wanted};
-    name_of(wanted, o->wanted_name);
-    o->error = stat(path, &st) == 0 ? 0 : errno;
-    if (o->error != 0) return;
-    o->owner = st.st_uid;
-    o->mode = st.st_mode & 07777;
-    name_of(st.st_uid, o->owner_name);
+    *facts_out = (struct tb_owner_facts){.path = path, .wanted = wanted};
+    name_of(wanted, facts_out->wanted_name);
+    facts_out->error = stat(path, &st) == 0 ? 0 : errno;
+    if (facts_out->error != 0) return;
+    facts_out->owner = st.st_uid;
+    facts_out->mode = st.st_mode & 07777;
+    name_of(st.st_uid, facts_out->owner_name);
 }
