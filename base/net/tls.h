@@ -81,6 +81,12 @@ void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records);
  * Before the first connection. */
 void tb_tls_set_own_records(struct tb_tls *tls, bool own);
 
+/* The first message of each connection that is dialled with it is so many bytes longer, at most
+ * TB_TLS_PADDING_MAX: it fills packets, and shows whether large ones pass. Peers skip the padding.
+ * Before the first connection. TB_SITE_NOMEM. */
+#define TB_TLS_PADDING_MAX 14000u
+TB_MUST_USE enum tb_status tb_tls_set_padding(struct tb_tls *tls, uint32_t bytes);
+
 /* A connection's expectations of its peer, checked inside the handshake. A mismatch is
  * TB_PEER_IDENTITY, and so is a certificate that no CA of ours signed, or that has expired. An
  * empty site or name in `identity` fits any. */

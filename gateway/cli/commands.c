@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "gateway/cli/config_commands.h"
+#include "gateway/cli/doctor/doctor_command.h"
 #include "gateway/cli/operator/noun_commands.h"
 #include "gateway/cli/operator/operator_commands.h"
 #include "gateway/cli/pki_commands.h"
@@ -492,6 +493,8 @@ static const struct tb_cli_command commands[] = {
      "event and its fields. The gateway keeps 4096. Ids grow, also over a restart: with --from a reader goes "
      "on where it stopped, and a gap is said on standard error. With --json each event is a line of its own.",
      "tombolo events --follow --level warn", events_options, 0, 0, tb_cli_events},
+    {"doctor", "", TB_DOCTOR_SUMMARY, TB_DOCTOR_TEXT, TB_DOCTOR_EXAMPLE, tb_doctor_options, 0, 0,
+     tb_cli_doctor},
     {"demo", "", "two sites and a trainer on this machine, to try it",
      "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "
      "other, "

@@ -109,6 +109,8 @@ static void offer_value(const struct line *l, const struct tb_cli_command *c, co
     if (o->kind == TB_CLI_CHOICE) offer_choices(l, o->argument);
     if (o->kind == TB_CLI_FILE) offer_files(l);
     if (strcmp(o->name, "wait") == 0 && o->kind == TB_CLI_TEXT) offer_rows(l, "sites", NULL, "name");
+    if (strcmp(o->name, "peer") == 0 && strcmp(o->argument, "SITE") == 0)
+        offer_rows(l, "peers", NULL, "name");
     if (strcmp(o->name, "sort") != 0 || c == NULL) return;
     const struct tb_column *columns = tb_cli_noun_columns(c->name);
     for (; columns != NULL && columns->key != NULL; columns++)

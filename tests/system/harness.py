@@ -22,7 +22,7 @@ from waiting import Failed, Process, Skipped, expect, prefix_of_this_test, wait_
 import leavings  # of sim/, which `waiting` knows
 import signing
 from capture import Capture
-from machine import Cores, HugeMount, SlowDisk, SlowReader, SmallDisk, SmallMount, Veth, WallClock  # noqa: F401
+from machine import Cores, HugeMount, SlowDisk, SlowReader, SmallDisk, SmallMount, Veth, WallClock, opened_to_others  # noqa: F401
 from relay import CRAWL, Dns, Link  # noqa: F401
 from weight_files import MAKE_WEIGHTS, flip_in_file, halves, made  # noqa: F401
 from weight_files import safetensors, safetensors_table, version_folder  # noqa: F401

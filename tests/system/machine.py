@@ -17,6 +17,16 @@ DAY_S = 24 * 3600
 OTHERS_BUSY = 0.25  # the part of this machine's cores from which on a time that was too long says nothing
 
 
+def opened_to_others(*paths):
+    """Other users may pass to them. Of what lies above a lab only a folder of tests/run is changed."""
+    for folder in {parent for path in paths for parent in path.parents}:
+        if folder.stat().st_mode & 0o001:
+            continue
+        if not folder.name.startswith("tb-tests-"):
+            raise Skipped(f"{folder} is closed to other users")
+        folder.chmod(folder.stat().st_mode | 0o011)
+
+
 class SlowDisk:
     """Makes a site's gateway wait in fsync for as long as it is held."""
 

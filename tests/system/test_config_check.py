@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 
-from harness import SOURCE, TOMBOLO, Failed, Skipped, expect, main, safetensors, scenario, up, wait_for
+from harness import SOURCE, TOMBOLO, Failed, Skipped, expect, main, opened_to_others, safetensors, scenario, up, wait_for
 
 
 @scenario
@@ -311,16 +311,6 @@ def a_running_gateway_is_no_error(lab):
     said = subprocess.run([TOMBOLO, "config", "check", east.dir / "tombolod.yaml"], capture_output=True, text=True, check=True).stderr
     expect(f"as text it says that they are no fault: {said}", "a gateway runs with this store" in said, True)
     expect("it goes on", east.control("status")["ok"], True)
-
-
-def opened_to_others(*paths):
-    """Other users may pass to them. Of what lies above a lab only a folder of tests/run is changed."""
-    for folder in {parent for path in paths for parent in path.parents}:
-        if folder.stat().st_mode & 0o001:
-            continue
-        if not folder.name.startswith("tb-tests-"):
-            raise Skipped(f"{folder} is closed to other users")
-        folder.chmod(folder.stat().st_mode | 0o011)
 
 
 @scenario

@@ -81,7 +81,8 @@ enum tb_frame_type {
 };
 
 /* more: fields of later protocols; skipped by those who do not know them. Its first 16 bytes, if it
- * has so many, are drawn by lot at each start of a gateway's process (tb_frame_hello_process). */
+ * has so many, are drawn by lot at each start of a gateway's process (tb_frame_hello_process). Then
+ * comes the sender's wall clock (tb_frame_hello_clock). */
 #define TB_FRAME_HELLO_FIELDS(F)                                                                   \
     F(u32, protocol) F(u32, protocol_min) F(name, site) F(name, gateway) F(u32, lane)              \
     F(u32, lane_count) F(id, life) F(u64, incarnation) F(id, session) /* zero from the dialler */  \
@@ -94,6 +95,19 @@ static inline struct tb_id tb_frame_hello_process(const struct tb_frame_hello *h
     if (hello->more.count >= sizeof process.bytes)
         memcpy(process.bytes, hello->more.bytes, sizeof process.bytes);
     return process;
+}
+
+#define TB_FRAME_HELLO_MORE_BYTES 24u
+#define TB_FRAME_WALL_MS_MAX      (UINT64_C(1) << 52)
+/* The sender's wall clock, in milliseconds since 1970. False: the peer does not say it, or a time
+ * that is none. */
+static inline bool tb_frame_hello_clock(const struct tb_frame_hello *hello, uint64_t *wall_ms_out)
+{
+    struct tb_reader r;
+    if (hello->more.count < TB_FRAME_HELLO_MORE_BYTES) return false;
+    tb_reader_init(&r, hello->more.bytes + sizeof(struct tb_id), sizeof *wall_ms_out);
+    *wall_ms_out = tb_read_u64(&r);
+    return *wall_ms_out < TB_FRAME_WALL_MS_MAX;
 }
 
 #define TB_FRAME_BYE_FIELDS(F) F(u32, status_negated) F(u64, detail) /* TB_PEER_STALE: the incarnation seen */

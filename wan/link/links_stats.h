@@ -64,6 +64,8 @@ struct tb_links_stats {
     bool dialled_by_us;
     struct tb_identity identity; /* of the peer, while up */
     uint64_t expires_wall_s;     /* notAfter of its certificate, likewise */
+    bool clock_known;            /* while up: the peer said its wall clock in HELLO */
+    int64_t clock_ahead_ms;      /* how far it is ahead of ours, less what HELLO took on its way */
     char address[128];
     tb_time_ns up_since;     /* 0: not up */
     tb_time_ns rtt;          /* of the last heartbeat; 0: not known */

@@ -132,6 +132,7 @@ static json_t *links_json(struct tb_daemon *d)
         put(o, "certificate_days_left",
             stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s))
                      : json_null());
+        put(o, "clock_ahead_ms", stats.clock_known ? json_integer(stats.clock_ahead_ms) : json_null());
         link_state_json(d, i, &stats, o);
         put(o, "source", peer->source != NULL ? json_string(peer->source) : json_null());
         set_u64(o, "dscp", peer->dscp);

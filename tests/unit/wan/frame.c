@@ -80,6 +80,26 @@ static void sessions_messages_come_back(void **state)
     WALK(tb_frame_report, ((struct tb_frame_report){some_id(1), some_name("north"), 2}));
 }
 
+/* A release before this one says 16 bytes, and a later one may say more. */
+static void hello_says_the_clock(void **state)
+{
+    (void)state;
+    uint8_t more[32] = {[16] = 0x39, [17] = 0x30}; /* 12345 */
+    uint64_t wall_ms = 0;
+    struct tb_frame_hello hello = {.more = {more, 24}};
+    assert_true(tb_frame_hello_clock(&hello, &wall_ms));
+    assert_int_equal(wall_ms, 12345);
+    hello.more.count = sizeof more;
+    assert_true(tb_frame_hello_clock(&hello, &wall_ms));
+    hello.more.count = 23;
+    assert_false(tb_frame_hello_clock(&hello, &wall_ms));
+    hello.more.count = 24;
+    memset(more + 16, 0xff, 6); /* below 2^48, and then 2^52 */
+    assert_true(tb_frame_hello_clock(&hello, &wall_ms));
+    more[22] = 0x10;
+    assert_false(tb_frame_hello_clock(&hello, &wall_ms));
+}
+
 static void versions_messages_come_back(void **state)
 {
     (void)state;
@@ -325,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_messages_come_back),
+        cmocka_unit_test(hello_says_the_clock),
         cmocka_unit_test(versions_messages_come_back),
         cmocka_unit_test(views_messages_come_back),
         cmocka_unit_test(the_word_of_a_sites_holdings_comes_back),

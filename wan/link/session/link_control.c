@@ -79,10 +79,19 @@ tb_time_ns tb_link_heard_at(const struct tb_link *l)
     return l->session.control != NULL ? tb_wire_heard_at(l->session.control->wire) : 0;
 }
 
+/* By the peer's clock as it is by now, if nobody set it since its HELLO. */
+static int64_t clock_ahead_ms(const struct tb_link *l)
+{
+    const tb_time_ns since = tb_time_since(l->session.clock.at, tb_clock_now());
+    return (int64_t)(l->session.clock.wall_ms + since / TB_MS(1)) - (int64_t)tb_clock_wall_ms();
+}
+
 void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_out)
 {
     const struct tb_link_conn *c = l->session.control;
     stats_out->up = c != NULL;
+    stats_out->clock_known = c != NULL && l->session.clock.at != 0;
+    stats_out->clock_ahead_ms = stats_out->clock_known ? clock_ahead_ms(l) : 0;
     if (c == NULL) {
         stats_out->up_since = 0;
         return;

@@ -42,6 +42,10 @@ struct tb_link_session_part {
     uint32_t conn_count;
     struct tb_link_heartbeat beat;
     struct tb_link_twin twin;
+    struct {
+        uint64_t wall_ms; /* of the peer, as it sent its HELLO */
+        tb_time_ns at;    /* here, when HELLO had come; 0: the peer does not say its clock */
+    } clock;
 };
 
 void tb_link_control_init(struct tb_link *l, uint32_t lane);

@@ -70,7 +70,12 @@ static void send_hello(struct tb_link_conn *c, const struct tb_id *session)
     const struct tb_links_options *o = &c->links->options;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, LINK_SMALL);
     if (w == NULL) return;
-    const uint32_t process_bytes = tb_id_is_zero(&o->process) ? 0 : sizeof o->process.bytes;
+    uint8_t more[TB_FRAME_HELLO_MORE_BYTES];
+    struct tb_writer said;
+    tb_writer_init(&said, more, sizeof more);
+    tb_write_id(&said, &o->process);
+    tb_write_u64(&said, tb_clock_wall_ms());
+    TB_ASSERT(!said.full && said.used == sizeof more);
     const struct tb_frame_hello hello = {.protocol = o->protocol_max,
                                          .protocol_min = TB_LINK_PROTOCOL_MIN,
                                          .site = o->site,
@@ -80,7 +85,7 @@ static void send_hello(struct tb_link_conn *c, const struct tb_id *session)
                                          .life = o->life,
                                          .incarnation = o->incarnation,
                                          .session = *session,
-                                         .more = {o->process.bytes, process_bytes}};
+                                         .more = {more, (uint32_t)said.used}};
     tb_frame_hello_encode(&hello, w);
     tb_wire_end(c->wire);
 }

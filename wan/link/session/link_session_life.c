@@ -106,6 +106,7 @@ void tb_link_session_begin(struct tb_link_conn *c, const struct tb_frame_hello *
     l->session.seq++;
     l->session.beat = (struct tb_link_heartbeat){.heard_floor = tb_clock_now()};
     l->session.twin = (struct tb_link_twin){0};
+    l->session.clock.at = tb_frame_hello_clock(hello, &l->session.clock.wall_ms) ? tb_clock_now() : 0;
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
     tb_link_path_up(l);

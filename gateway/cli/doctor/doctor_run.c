@@ -1,0 +1,279 @@
+/* doctor_run.c - see doctor_run.h. A check tells its findings over a pipe, in rows of one size; a
+ * row without a name is its last. */
+#include "gateway/cli/doctor/doctor_run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "gateway/cli/gateway_user.h"
+
+#define AT_ONCE  8u
+#define TOLD_MAX 192u /* of one check: a certificate is one, and a peer may have a file of several */
+
+struct told {
+    char name[TB_CHECK_NAME_BYTES];
+    struct tb_finding finding;
+};
+
+struct check_job {
+    const struct tb_check *check;
+    uint32_t peer; /* UINT32_MAX: of none */
+    pid_t pid;     /* 0: it did not begin, or has ended */
+    int fd;
+    tb_time_ns until;
+    bool ended, whole;
+    uint32_t count;
+    size_t used; /* bytes of told[count] that came */
+    struct told *told;
+};
+
+struct check_jobs {
+    const struct tb_doctor *d;
+    const struct tb_doctor_watch *watch;
+    struct check_job *list;
+    uint32_t count, begun, shown;
+};
+
+/* ---- the list ---- */
+
+/* Rows of peers that stand beside each other are one block for each peer. */
+static uint32_t peers_add(struct check_jobs *j, const struct tb_check *row, uint32_t rows, uint32_t only)
+{
+    const uint32_t peers = j->d->config != NULL ? j->d->config->peer_count : 0;
+    uint32_t added = 0;
+    for (uint32_t p = 0; p < peers; p++) {
+        if (only != UINT32_MAX && p != only) continue;
+        for (uint32_t i = 0; i < rows; i++) {
+            if (j->list != NULL)
+                j->list[j->count] = (struct check_job){.check = row + i, .peer = p, .fd = -1};
+            j->count++;
+            added++;
+        }
+    }
+    return added;
+}
+
+static void list_fill(struct check_jobs *j, const struct tb_check *checks, uint32_t only)
+{
+    j->count = 0;
+    for (const struct tb_check *c = checks; c->group != NULL;) {
+        uint32_t rows = 0;
+        while (c[rows].group != NULL && (c[rows].needs & TB_EACH_PEER) != 0)
+            rows++;
+        if (rows > 0) {
+            (void)peers_add(j, c, rows, only);
+            c += rows;
+            continue;
+        }
+        if (j->list != NULL) j->list[j->count] = (struct check_job){.check = c, .peer = UINT32_MAX, .fd = -1};
+        j->count++;
+        c++;
+    }
+}
+
+/* ---- a check's process ---- */
+
+static void send_row(void *user, const char *name, const struct tb_finding *finding)
+{
+    const int fd = *(const int *)user;
+    struct told row;
+    memset(&row, 0, sizeof row);
+    (void)snprintf(row.name, sizeof row.name, "%s", name);
+    row.finding = *finding;
+    for (size_t sent = 0; sent < sizeof row;) {
+        const ssize_t wrote = write(fd, (const char *)&row + sent, sizeof row - sent);
+        if (wrote < 0 && errno != EINTR) _exit(1); /* nobody waits for it any more */
+        if (wrote > 0) sent += (size_t)wrote;
+    }
+}
+
+__attribute__((noreturn)) static void be_check(const struct check_jobs *j, const struct check_job *job,
+                                               int fd)
+{
+    struct tb_doctor d = *j->d;
+    char user[TB_CLI_USER_BYTES];
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* before it becomes another user, which would clear it */
+    d.peer = job->peer;
+    d.tell = send_row;
+    d.user = &fd;
+    if (d.config != NULL && tb_cli_be_gateway(d.config->store_path, user))
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    job->check->look(&d);
+    send_row(&fd, "", &(struct tb_finding){.mark = TB_MARK_FINE});
+    _exit(0);
+}
+
+static void end(struct check_job *job)
+{
+    if (job->fd >= 0) (void)close(job->fd);
+    job->fd = -1;
+    job->ended = true;
+    if (job->pid <= 0) return;
+    if (!job->whole) (void)kill(job->pid, SIGKILL);
+    /* One that waits in the kernel for a disk stays until that answers, and is not waited for. */
+    (void)waitpid(job->pid, NULL, job->whole ? 0 : WNOHANG);
+    job->pid = 0;
+}
+
+static void tell_here(struct check_job *job, const char *name, enum tb_mark mark, const char *text)
+{
+    if (job->told == NULL || job->count == TOLD_MAX) return;
+    struct told *t = &job->told[job->count++];
+    memset(t, 0, sizeof *t);
+    (void)snprintf(t->name, sizeof t->name, "%s", name);
+    t->finding = tb_find(mark, "%s", text);
+}
+
+/* For each of the check's names of which nothing was told. */
+static void tell_rest(struct check_job *job, enum tb_mark mark, const char *text)
+{
+    char name[TB_CHECK_NAME_BYTES];
+    for (const char *at = job->check->names; *at != '\0';) {
+        const size_t bytes = strcspn(at, " ");
+        bool told = false;
+        TB_ASSERT(bytes > 0 && bytes < sizeof name);
+        (void)snprintf(name, sizeof name, "%.*s", (int)bytes, at);
+        for (uint32_t i = 0; i < job->count; i++)
+            told |= strcmp(job->told[i].name, name) == 0;
+        if (!told) tell_here(job, name, mark, text);
+        at += bytes + (at[bytes] == ' ');
+    }
+}
+
+static void begin(struct check_jobs *j, struct check_job *job)
+{
+    int ends[2];
+    struct tb_doctor d = *j->d;
+    d.peer = job->peer;
+    const char *why_not = tb_check_why_not(job->check, &d);
+    job->told = tb_calloc(TOLD_MAX, sizeof *job->told);
+    job->pid = -1;
+    if (why_not == NULL && job->told != NULL && pipe(ends) == 0) {
+        job->until = tb_clock_now() + TB_MS(job->check->limit_ms);
+        job->pid = fork();
+        if (job->pid == 0) {
+            (void)close(ends[0]);
+            be_check(j, job, ends[1]);
+        }
+        (void)close(ends[1]);
+        job->fd = ends[0];
+    }
+    if (job->pid > 0) return;
+    tell_rest(job, why_not != NULL ? TB_MARK_SKIPPED : TB_MARK_UNKNOWN,
+              why_not != NULL ? why_not : "no process for this check");
+    job->pid = 0;
+    end(job);
+}
+
+/* ---- waiting ---- */
+
+static void row_came(struct check_job *job)
+{
+    job->used = 0;
+    if (job->told[job->count].name[0] == '\0')
+        job->whole = true;
+    else if (job->count + 1 < TOLD_MAX)
+        job->count++;
+}
+
+static void take(struct check_job *job)
+{
+    struct told *t = &job->told[job->count];
+    const ssize_t got = read(job->fd, (char *)t + job->used, sizeof *t - job->used);
+    if (got < 0 && errno == EINTR) return;
+    if (got > 0) job->used += (size_t)got;
+    if (got > 0 && job->used == sizeof *t) row_came(job);
+    if (got > 0 && !job->whole) return;
+    if (!job->whole) tell_rest(job, TB_MARK_UNKNOWN, "the check ended without an answer");
+    end(job);
+}
+
+static void expire(struct check_job *job)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "no answer within %u s", job->check->limit_ms / 1000);
+    tell_rest(job, TB_MARK_WRONG, text);
+    end(job);
+}
+
+static int wait_ms(tb_time_ns until)
+{
+    const tb_time_ns left = tb_time_since(tb_clock_now(), until);
+    return (int)(left / TB_MS(1)) + 1;
+}
+
+/* Until one of those that run says something, or has used up its time. */
+static void wait_for_one(struct check_jobs *j)
+{
+    struct pollfd fds[AT_ONCE];
+    struct check_job *of[AT_ONCE];
+    tb_time_ns first = TB_TIME_NEVER;
+    nfds_t count = 0;
+    for (uint32_t i = j->shown; i < j->begun; i++) {
+        if (j->list[i].ended) continue;
+        TB_ASSERT(count < AT_ONCE);
+        of[count] = &j->list[i];
+        fds[count++] = (struct pollfd){.fd = j->list[i].fd, .events = POLLIN};
+        first = tb_time_min(first, j->list[i].until);
+    }
+    if (count == 0) return;
+    const int ready = poll(fds, count, wait_ms(first));
+    for (nfds_t i = 0; i < count; i++) {
+        if (ready > 0 && fds[i].revents != 0)
+            take(of[i]);
+        else if (tb_clock_now() >= of[i]->until)
+            expire(of[i]);
+    }
+}
+
+static void show(struct check_jobs *j, struct check_job *job)
+{
+    for (uint32_t i = 0; i < job->count; i++) {
+        struct tb_result r = {.check = job->check, .site = "", .finding = job->told[i].finding};
+        if (job->peer != UINT32_MAX) r.site = j->d->config->peers[job->peer].site.text;
+        (void)snprintf(r.name, sizeof r.name, "%s", job->told[i].name);
+        const bool asks = r.finding.mark == TB_MARK_WRONG || r.finding.mark == TB_MARK_WARNING;
+        if (asks && r.finding.advice[0] == '\0') tb_advise(&r.finding, "%s", job->check->advice);
+        j->watch->result(j->watch->user, &r);
+    }
+    tb_free(job->told);
+    job->told = NULL;
+}
+
+static uint32_t running(const struct check_jobs *j)
+{
+    uint32_t count = 0;
+    for (uint32_t i = j->shown; i < j->begun; i++)
+        count += !j->list[i].ended;
+    return count;
+}
+
+enum tb_status tb_doctor_run(const struct tb_check *checks, const struct tb_doctor *d, uint32_t only,
+                             const struct tb_doctor_watch *watch)
+{
+    struct check_jobs j = {.d = d, .watch = watch};
+    list_fill(&j, checks, only);
+    j.list = tb_calloc(j.count > 0 ? j.count : 1, sizeof *j.list);
+    if (j.list == NULL) return TB_SITE_NOMEM;
+    list_fill(&j, checks, only);
+    while (j.shown < j.count) {
+        while (j.begun < j.count && running(&j) < AT_ONCE)
+            begin(&j, &j.list[j.begun++]);
+        watch->progress(watch->user, j.begun - running(&j), j.count);
+        wait_for_one(&j);
+        while (j.shown < j.begun && j.list[j.shown].ended)
+            show(&j, &j.list[j.shown++]);
+    }
+    tb_free(j.list);
+    return TB_OK;
+}
