@@ -44,9 +44,9 @@ struct doctor_asked {
 static void ask_gateway(const struct tb_cli_call *call, struct doctor_asked *a)
 {
     char error[512] = "";
-    const char *path = tb_control_path(call);
+    const char *path = tb_control_client_path(call);
     json_t *request = json_pack("{s:s}", "cmd", "status");
-    enum tb_status s = tb_control_ask(path, request, ASK_MS, &a->status, error);
+    enum tb_status s = tb_control_client_ask(path, request, ASK_MS, &a->status, error);
     json_decref(request);
     if (s != TB_OK) {
         (void)snprintf(a->why_not, sizeof a->why_not, "%s", error);
@@ -54,7 +54,7 @@ static void ask_gateway(const struct tb_cli_call *call, struct doctor_asked *a)
         return;
     }
     request = json_pack("{s:s}", "cmd", "config");
-    s = tb_control_ask(path, request, ASK_MS, &a->running, error);
+    s = tb_control_client_ask(path, request, ASK_MS, &a->running, error);
     json_decref(request);
     if (s != TB_OK) a->running = NULL;
 }

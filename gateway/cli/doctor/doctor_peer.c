@@ -241,7 +241,7 @@ struct tb_finding tb_judge_link(const struct tb_peer_words *w, const json_t *row
     if (up && !ails)
         return tb_find(TB_MARK_FINE, "up for %s, %.1f ms there and back",
                        tb_show_seconds(tb_number_of(row, "since_s")).text, tb_number_of(row, "rtt_ms"));
-    const char *advice = ails ? tb_lag_advice(reason.text) : NULL;
+    const char *advice = ails ? tb_lag_verdict_advice(reason.text) : NULL;
     f = tb_find(TB_MARK_WRONG, "%s, %s%s%.400s", state.text, ails ? reason.text : "no reason is known",
                 strcmp(error.text, "-") != 0 ? ": " : "", strcmp(error.text, "-") != 0 ? error.text : "");
     if (advice != NULL) tb_advise(&f, "%s", advice);
