@@ -126,7 +126,7 @@ static void read_port(const char *root, const char *device, uint32_t port, struc
 {
     char folder[PATH_BYTES], path[PATH_BYTES + 64];
     *p = (struct tb_nic_port){.port = port};
-    (void)snprintf(p->device, sizeof p->device, "%s", device);
+    (void)snprintf(p->device, sizeof p->device, "%.63s", device);
     (void)snprintf(folder, sizeof folder, "%.200s/%.63s/ports/%u", root, device, port);
     (void)snprintf(path, sizeof path, "%s/state", folder);
     (void)tb_machine_line(path, p->state, sizeof p->state);
