@@ -42,6 +42,7 @@ def a_worker_believes_no_gateway(lab):
     forged = Trainer(lab, false, path, names=("f0", "f1")).publish(1)
     reader = Rollout(lab, false, "believer", path)
     reader.stage(forged)
+    wait_for("its run and its version are signed", lambda: false.counters()["statements_signed"] >= 2)
     refused(lab, false, forged, path, "doubter", ca, "the signer's certificate")
     uid = Trainer(lab, east, path).publish(1)
     south.wait_holds(uid)

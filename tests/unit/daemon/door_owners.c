@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -88,6 +89,8 @@ static uint16_t door_enter_by(struct scene *s, struct tb_id token, int *fd_out)
     memcpy(to.sun_path + 1, name, strlen(name));
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
     *fd_out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct timeval patience = {.tv_sec = 30}; /* for an answer that never comes */
+    assert_int_equal(setsockopt(*fd_out, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(connect(*fd_out, (const struct sockaddr *)&to, bytes), 0);
     uint8_t out[TB_HOP_REQUEST_BYTES], in[TB_HOP_ANSWER_BYTES];
     const struct tb_hop_request hello = {.type = TB_HOP_REQUEST_HELLO,
