@@ -14,6 +14,7 @@ import time
 import torch
 
 import tombolo
+from tombolo import library
 
 TURNS = 3
 TENSORS = 64
@@ -63,6 +64,12 @@ def read_plainly(path, base, module):
         thread.join()
 
 
+def publish_plainly(session, run, registration, step):
+    """tb_publish alone, as a C program calls it."""
+    options = library.PublishOptions(model=b"policy", run=ctypes.pointer(run.run), number=step, shard_count=1, registration=registration._handle)
+    library.check(library.lib.tb_publish(session._handle, ctypes.byref(options), ctypes.byref(tombolo.PublishInfo())))
+
+
 def main(gateway, folder, megabytes, rounds):
     count = int(megabytes) * 1_000_000 // (2 * TENSORS) * (2 * TENSORS)
     module, replica, step = parameters(count), parameters(count), 0
@@ -80,7 +87,7 @@ def main(gateway, folder, megabytes, rounds):
                     for tensor in module.values():
                         tensor[step] = step # each chunk changes
                 took = {"python.publish": timed((lambda: publisher.publish(step, module)) if ours else
-                                                (lambda: session.publish("policy", run, step, registration=sealed)))}
+                                                (lambda: publish_plainly(session, run, sealed, step)))}
                 uid = reader.stage(step).uid
                 took["python.activate"] = timed(reader.apply if ours else lambda: subscription.activate(uid))
                 if not ours:

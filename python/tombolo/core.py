@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .calls import new_lock
 from .following import Follower
 from .library import CONFLICT, GROUP_BROKEN, ActivateInfo, Error
 from .memory import torch_tensor
@@ -37,12 +38,15 @@ class Core:
         self._publisher_options = dict(publisher or {})
         self._follower: Follower | None = None
         self._memory: dict[str, Any] = {}
-        self._turn = threading.RLock() # of the follower
+        self._turn = new_lock() # of the follower
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        return f"<tombolo.Core {self.model}, version {self.version()}>"
+        reader, state = self._follower, "idle" if self._publisher is None else "open"
+        if reader is not None:
+            state = "waiting" if reader.staged is None else f"staged {reader.staged.number}"
+        return f"<tombolo.Core {self.model}, version {self.version()}, {state}>"
 
     @property
     def follower(self) -> Follower:

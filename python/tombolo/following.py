@@ -5,10 +5,11 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from .library import AGAIN, CANCELLED, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, LAYOUT_MISMATCH, NOT_FOUND, PATCH
+from .calls import new_lock
+from .library import AGAIN, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, LAYOUT_MISMATCH, NOT_FOUND, PATCH
 from .library import SWITCH, TIMEOUT
-from .library import PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, ActivateInfo, Again, Error, Uid, VersionInfo
-from .memory import Box, View, synchronise, tensors_of, view_of
+from .library import PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, ActivateInfo, Again, Error, Forked, Uid, VersionInfo, one_of
+from .memory import Box, View, scatter, synchronise, tensors_of, view_of
 from .publishing import gateway_address
 from .sessions import Item, Registration, Session
 from .versions import Deadline, Version, in_thread
@@ -38,19 +39,20 @@ class Follower:
                  member: tuple[int, int] = (0, 1), update: str = "copy", second: Any = None, gather: bool = False,
                  stage_on_gpu: bool = False, prove: str = "asked",
                  home_ca: Any = None, check: bool = True, **session_options: Any) -> None:
+        update_mode, prove_mode = _UPDATES[one_of("update", update, _UPDATES)], _PROVES[one_of("prove", prove, _PROVES)]
         self.model = model
         self.version: Version | None = None # that the tensors hold
         self.staged: Version | None = None  # that apply() takes
         self._old: list[Version] = [] # to be released
         self._gather = gather
-        self._calls = threading.Lock()
+        self._calls = new_lock()
         self._session = Session(gateway_address(gateway), **session_options)
         try:
             self._views, registration, kinds = self._register(into)
             _, other, _ = self._register(second)
             self._subscription = self._session.subscribe(model, group=group, member=member, registration=registration,
-                                                         update=_UPDATES[update], second=other, stage_on_gpu=stage_on_gpu,
-                                                         prove=_PROVES[prove], home_ca=home_ca)
+                                                         update=update_mode, second=other, stage_on_gpu=stage_on_gpu,
+                                                         prove=prove_mode, home_ca=home_ca)
             if check and kinds:
                 self._check(kinds)
         except BaseException:
@@ -94,6 +96,9 @@ class Follower:
 
     # ---- step by step ----
 
+    def _deadline(self, timeout: float | None, stop: threading.Event | None = None) -> Deadline:
+        return Deadline(timeout, stop, self._session)
+
     def _of(self, info: VersionInfo, state: str) -> Version:
         return Version(self._session, self.model, Uid(info.uid.bytes), info.number, info.run_order, info.bytes, state)
 
@@ -109,16 +114,18 @@ class Follower:
                         info = self._session.wait(self.model, LATEST, after=self.version.uid if self.version else None, timeout_ms=slice_ms)
                 return self._of(info, "staging")
             except Error as error:
-                if error.status not in (AGAIN, TIMEOUT, GATEWAY_AWAY):
-                    raise
+                deadline.goes_on(error)
 
     def _stage(self, version: Version, deadline: Deadline) -> None:
         self._release_old()
         while True:
             slice_ms = deadline.slice_ms(f"{version!r}")
-            with contextlib.suppress(Again), self._calls:
-                self._subscription.stage(version.uid, timeout_ms=slice_ms)
+            try:
+                with self._calls:
+                    self._subscription.stage(version.uid, timeout_ms=slice_ms)
                 break
+            except Error as error:
+                deadline.goes_on(error)
         self._has_staged(version)
 
     def _has_staged(self, version: Version) -> None:
@@ -142,7 +149,7 @@ class Follower:
             self._session.wait_readable(min(slice_ms, 20) / 1000)
         for view in self._views:
             if view.gathered is not None:
-                _scatter(view)
+                scatter(view)
         if self.version is not None and self.version != version:
             self._old.append(self.version)
         self.version, self.staged = version, None
@@ -167,7 +174,7 @@ class Follower:
     def stage(self, number: int | None = None, *, run_order: int = 0, timeout: float | None = None) -> Version:
         """Returns when that version (None: the newest) is whole here. The tensors do not change. It
         refuses a version whose names, shapes or dtypes are others than those of `into`."""
-        deadline = Deadline(timeout)
+        deadline = self._deadline(timeout)
         version = self._wait(deadline, number, run_order)
         self._stage(version, deadline)
         return version
@@ -202,21 +209,21 @@ class Follower:
     def apply(self, timeout: float | None = None) -> ActivateInfo:
         """Puts the staged version into the tensors, together with the group's other members. Nobody may
         read the tensors meanwhile."""
-        return self._apply(Deadline(timeout))
+        return self._apply(self._deadline(timeout))
 
     def newest(self, timeout: float = 1) -> int | None:
         """The number of the newest version that is whole at this site; None: none is in that time."""
         try:
-            return self._wait(Deadline(timeout), None, 0).number
+            return self._wait(self._deadline(timeout), None, 0).number
         except Error as error:
-            if error.status != TIMEOUT:
+            if error.status not in (TIMEOUT, GATEWAY_AWAY):
                 raise
             return None
 
     def kinds(self, number: int, *, timeout: float | None = None) -> dict[str, _Kind] | None:
         """{name: (dtype, shape)} of that version, once it is whole at this site. Nothing is staged. None: the gateway
         is of the release before, and does not say it."""
-        version = self._wait(Deadline(timeout), number, 0)
+        version = self._wait(self._deadline(timeout), number, 0)
         with self._calls:
             return self._session.tensors(version.uid)
 
@@ -225,6 +232,8 @@ class Follower:
         try:
             with self._calls:
                 info = self._session.wait(self.model, EXACT, number=version.number, timeout_ms=0)
+        except Forked:
+            raise
         except Error:
             return False
         return bool(info.run_order > version.run_order)
@@ -248,14 +257,15 @@ class Follower:
                 self._apply(deadline)
                 return version
             except Error as error:
-                if error.status not in _ASK_AGAIN:
+                away = error.status == GATEWAY_AWAY and deadline.left() != 0 # of the switch, which does not wait for its return
+                if not away and error.status not in _ASK_AGAIN:
                     raise
                 self.staged = None
                 self._session.wait_readable(0.02)
 
     def next(self, timeout: float | None = None) -> Version:
         """Stages and applies the newest version that is not yet here."""
-        return self._next(Deadline(timeout))
+        return self._next(self._deadline(timeout))
 
     def __iter__(self) -> Iterator[Version]:
         while True:
@@ -263,7 +273,7 @@ class Follower:
 
     async def __aiter__(self) -> AsyncIterator[Version]:
         while True:
-            yield await in_thread(lambda stop: self._next(Deadline(None, stop)))
+            yield await in_thread(lambda stop: self._next(self._deadline(None, stop)))
 
 
 def _fits(mine: _Kind, theirs: _Kind | None) -> bool:
@@ -273,13 +283,6 @@ def _fits(mine: _Kind, theirs: _Kind | None) -> bool:
 def _said(name: str, mine: _Kind, theirs: _Kind | None) -> str:
     there = "none of that name" if theirs is None else f"{theirs[0]}{list(theirs[1])}"
     return f'tensor "{name}" is {mine[0]}{list(mine[1])} here, and the version has {there}'
-
-
-def _scatter(view: View) -> None:
-    if hasattr(view.gathered, "copy_"):
-        view.gathered.detach().copy_(view.keep)
-    else:
-        view.gathered[...] = view.keep
 
 
 def follow(model: str, into: Any = None, **options: Any) -> Follower:

@@ -4,7 +4,9 @@
 usual ways of the loader. A call of `lib` releases the GIL."""
 
 import ctypes
+import operator
 import os
+from collections.abc import Collection
 from ctypes import POINTER, c_char, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
@@ -29,10 +31,14 @@ NATIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "native") # of
 class Error(Exception):
     """A call that did not do what was asked: `status` is a number of status.h, `name` its name."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, name: str | None = None) -> None:
         super().__init__(text)
         self.status = status
-        self.name: str = lib.tb_status_name(status).decode()
+        self.name: str = name or lib.tb_status_name(status).decode()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process, as of Ray or multiprocessing, which may have no library."""
+        return type(self), (self.status, str(self), self.name)
 
 
 class Again(Error):
@@ -75,11 +81,36 @@ class Uid(ctypes.Structure):
         return cls((c_uint8 * 16)(*raw))
 
 
+def unsigned(what: str, value: Any, kind: Any = c_uint64) -> int:
+    """A number that fits: of one that does not, ctypes takes other bits without a word."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a whole number, not {value!r}") from None
+    most = (1 << 8 * sizeof(kind)) - 1
+    if not 0 <= number <= most:
+        raise ValueError(f"{what} is a number from 0 to {most}, not {number}")
+    return number
+
+
+def one_of(what: str, value: str, among: Collection[str]) -> str:
+    if value not in among:
+        raise ValueError(f"{what} is one of {', '.join(among)}, not {value!r}")
+    return value
+
+
 class Sized(ctypes.Structure):
     """The structs of tombolo.h begin with their size."""
 
     def __init__(self, **fields: Any) -> None:
+        for name, kind, *_ in self._fields_:
+            if name in fields and kind in (c_uint32, c_uint64):
+                fields[name] = unsigned(name, fields[name], kind)
         super().__init__(struct_bytes=sizeof(type(self)), **fields)
+
+    def __repr__(self) -> str:
+        names = [name for name, *_ in self._fields_ if name not in ("struct_bytes", "reserved")]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 class SessionOptions(Sized):

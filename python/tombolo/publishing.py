@@ -2,16 +2,17 @@
 
 import atexit
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .library import IN_PLACE, SHADOW, Uid
-from .memory import Box, View, synchronise, tensors_of, view_of
+from .calls import new_lock
+from .library import IN_PLACE, SHADOW, WAIT_FOREVER, Uid, one_of, unsigned
+from .memory import Box, View, refill, synchronise, tensors_of, view_of
 from .sessions import Registration, Session
-from .versions import Version, interruptible
+from .versions import Version, milliseconds
 
 DEFAULT_GATEWAY = "unix:/run/tombolo/session.sock"
+_MODES = {"shadow": SHADOW, "in_place": IN_PLACE}
 
 
 def gateway_address(gateway: str | None) -> str:
@@ -25,7 +26,8 @@ def run_key(run: str | None) -> str:
 
 
 class Publisher:
-    """Publishes versions of one model. Tensors are registered once, and again only when others come.
+    """Publishes versions of one model. Tensors are registered once, and again only when others come. Calls may come from
+    several threads; one runs at a time.
 
     run: the trainer's run; a new key shuts the run before out (TOMBOLO_RUN, or torchrun's id).
     shard: (rank, ranks) where several ranks publish parts; with DTensors the ranks of their mesh.
@@ -36,9 +38,10 @@ class Publisher:
     def __init__(self, model: str, *, gateway: str | None = None, run: str | None = None, shard: tuple[int, int] | None = None,
                  mode: str = "shadow", gather: bool = False, dtype: object = None, codec: str | None = None,
                  **session_options: Any) -> None:
+        self._mode = _MODES[one_of("mode", mode, _MODES)]
         self.model, self._dtype = model, dtype
         self._gather, self._codec, self._shard = gather, codec, shard
-        self._mode = {"shadow": SHADOW, "in_place": IN_PLACE}[mode]
+        self._turn = new_lock()
         self._session = Session(gateway_address(gateway), **session_options)
         self._run = self._session.run_open(model, run_key(run))
         self._registration: Registration | None = None
@@ -70,7 +73,7 @@ class Publisher:
         if self._registration is not None and signature == self._signature:
             for old, new in zip(self._views, views, strict=True):
                 if new.gathered is not None: # into the copy that is registered
-                    old.keep[...] = new.keep # type: ignore[index]
+                    refill(old, new)
             return
         if self._registration is not None:
             self._registration.unregister()
@@ -81,8 +84,13 @@ class Publisher:
         elif boxes:
             self._registration = self._session.register_boxes(boxes, views)
 
-    def publish(self, step: int, tensors: Any, *, blobs: Mapping[str, Any] | None = None, timeout: float = 30) -> Version:
-        """tensors: a module, {name: tensor}, pairs, or a list of Box. blobs: {relative path: bytes}."""
+    def publish(self, step: int, tensors: Any, *, blobs: Mapping[str, Any] | None = None, timeout: float | None = 30) -> Version:
+        """tensors: a module, {name: tensor}, pairs, or a list of Box. blobs: {relative path: bytes}. timeout: seconds for
+        the gateway's answer; None: no end."""
+        with self._turn:
+            return self._publish(unsigned("step", step), tensors, blobs, timeout)
+
+    def _publish(self, step: int, tensors: Any, blobs: Mapping[str, Any] | None, timeout: float | None) -> Version:
         boxes, shard = None, self._shard or (0, 1)
         named: Mapping[str, Any] = {}
         if isinstance(tensors, Sequence) and all(isinstance(box, Box) for box in tensors):
@@ -99,9 +107,9 @@ class Publisher:
             self._in_place = None
         self._register(boxes, named)
         synchronise(named.values() if boxes is None else (box.tensor for box in boxes))
-        info = interruptible(self._session, lambda: self._session.publish(
+        info = self._session.publish(
             self.model, self._run, step, registration=self._registration, blobs=blobs, mode=self._mode, shard=shard, codec=self._codec,
-            timeout_ms=int(timeout * 1000)))
+            timeout_ms=WAIT_FOREVER if timeout is None else max(1, milliseconds(timeout))) # 0 is the library's own time
         if self._mode == IN_PLACE:
             self._in_place = info.uid
         self.version = Version(self._session, self.model, info.uid, step, self._run.run_order, info.bytes, "published")
@@ -109,7 +117,7 @@ class Publisher:
 
 
 _publishers: dict[tuple[Any, ...], Publisher] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def publish(model: str, step: int, tensors: Any, *, gateway: str | None = None, run: str | None = None,
@@ -125,7 +133,7 @@ def publish(model: str, step: int, tensors: Any, *, gateway: str | None = None, 
         publisher = _publishers.get(key)
         if publisher is None:
             publisher = _publishers[key] = Publisher(model, gateway=gateway, run=run, shard=shard, gather=gather, **options)
-        return publisher.publish(step, tensors, blobs=blobs)
+    return publisher.publish(step, tensors, blobs=blobs)
 
 
 @atexit.register
@@ -142,17 +150,23 @@ def named_copies(named: Iterable[tuple[str, Any]], memory: dict[str, Any]) -> di
     memory is that of the call before where names, dtypes and shapes are the same."""
     found: dict[str, Any] = {}
     for name, tensor in named:
-        own = tensor.detach() if hasattr(tensor, "detach") else tensor
-        kept = memory.get(name)
-        if kept is None or kept.dtype != own.dtype or tuple(kept.shape) != tuple(own.shape):
-            kept = memory[name] = own.clone() if hasattr(own, "clone") else own.copy()
-            if hasattr(kept, "contiguous"):
-                kept = memory[name] = kept.contiguous()
-        elif hasattr(kept, "copy_"):
-            kept.copy_(own)
-        else:
-            kept[...] = own
-        found[name] = kept
+        memory[name] = found[name] = _copy_of(name, tensor, memory.get(name))
     for name in memory.keys() - found.keys():
         del memory[name]
     return found
+
+
+def _copy_of(name: str, tensor: Any, kept: Any) -> Any:
+    """Into the copy of the call before, where that suits. A copy is a tensor of torch, which may be on a GPU, or
+    (dtype, shape, bytes)."""
+    if hasattr(tensor, "detach") and hasattr(tensor, "clone"):
+        own = tensor.detach()
+        if kept is None or isinstance(kept, tuple) or kept.dtype != own.dtype or kept.shape != own.shape or kept.device != own.device:
+            return own.clone().contiguous()
+        kept.copy_(own)
+        return kept
+    view = view_of(name, tensor, gather=True)
+    if not isinstance(kept, tuple) or kept[:2] != view[:2]:
+        kept = (view.dtype, view.shape, bytearray(view.nbytes))
+    refill(view_of(name, kept), view)
+    return kept

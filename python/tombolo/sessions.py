@@ -1,8 +1,10 @@
 """Sessions, registrations and subscriptions: the calls of tombolo.h with the same names, without `tb_`.
 
-Memory is kept alive as long as the library may touch it. A handle that is used after its end is a
-ValueError, and in a child of fork() it is tombolo.Forked."""
+Memory is kept alive as long as the library may touch it: until unregister() or close(), also where nobody has the
+object any more. What is open when Python ends is closed then. A handle that is used after its end is a ValueError, and
+in a child of fork() it is tombolo.Forked."""
 
+import atexit
 import contextlib
 import ctypes
 import errno
@@ -14,18 +16,28 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import byref, c_char, c_char_p, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_char, c_char_p, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
 from . import library as c
+from .calls import Gate, beside
 from .library import AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, END, FORKED, GATEWAY_AWAY, HOLDS, LATEST, NOT_FOUND, SHADOW
 from .library import PROVE_ASKED, TIMEOUT, TOO_LARGE, WAIT_FOREVER, ActivateInfo, Again, Error, Forked, PublishInfo, RunInfo
 from .library import Uid, VersionInfo
-from .library import check, lib, text_of
+from .library import check, lib, text_of, unsigned
 from .memory import Box, View, address_of, bytes_at, bytes_of, view_of
 
 _SLICE_MS = 250 # how long a call may keep KeyboardInterrupt waiting
 _BLOB_BYTES_MAX = 100 << 20 # of one
+_living: set["Session"] = set() # that are open
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before Python frees the memory that others read."""
+    for session in list(_living):
+        with contextlib.suppress(BufferError):
+            session.close()
 
 
 class _Owned:
@@ -41,39 +53,55 @@ class _Owned:
             raise ValueError(f"this {type(self).__name__.lower()} has ended")
         return self._own
 
+    @property
+    def _state(self) -> str:
+        return "ended" if self._own is None or self._session._own is None else "open"
+
 
 class Registration(_Owned):
     """Tensors registered once; their memory is kept alive until unregister() has returned."""
 
-    def __init__(self, session: "Session", handle: c_void_p, keep: list[tuple[Any, ...]]) -> None:
+    def __init__(self, session: "Session", handle: c_void_p, keep: list[tuple[Any, ...]], read_only: str | None = None) -> None:
         super().__init__(session, handle)
-        self._keep: list[tuple[Any, ...]] | None = keep
+        self._count, self.read_only = len(keep), read_only # the name of a tensor that nobody may write to
+        session._kept[handle.value] = keep
+
+    def __repr__(self) -> str:
+        return f"<tombolo.Registration of {self._count} tensors, {self._state}>"
 
     def unregister(self) -> None:
         if self._own is not None:
-            check(lib.tb_unregister(self._handle))
-            self._own = self._keep = None
+            handle = self._handle
+            self._session._ask(lambda: lib.tb_unregister(handle))
+            self._session._kept.pop(handle.value, None)
+            self._own = None
 
     def suspend(self) -> None:
-        check(lib.tb_suspend(self._handle))
+        handle = self._handle
+        self._session._ask(lambda: lib.tb_suspend(handle))
 
     def resume(self, buffers: Sequence[Any] | None = None) -> None:
         """buffers: where the tensors stand now, in the order of their registration; None: where they
         were."""
+        handle = self._handle
         if buffers is None:
-            check(lib.tb_resume(self._handle, None, 0))
+            self._session._ask(lambda: lib.tb_resume(handle, None, 0))
             return
         places = [address_of(buffer, f"buffer {i}") for i, buffer in enumerate(buffers)]
-        kept = self._keep or []
+        kept = self._session._kept[handle.value]
         if len(places) != len(kept):
             raise ValueError(f"{len(places)} buffers for {len(kept)} tensors")
         for i, (buffer, (_, size, *_)) in enumerate(zip(buffers, kept, strict=True)):
             if bytes_at(buffer) != size:
                 raise ValueError(f"buffer {i}: {bytes_at(buffer)} bytes of memory where there were {size}")
-        status = lib.tb_resume(self._handle, (c_void_p * len(places))(*(address for address, _ in places)), len(places))
-        if status not in (BAD_ARGUMENT, BAD_STATE): # they stand there from now on, also where this failed
-            self._keep = [(pinned, *rest) for (_, pinned), (_, *rest) in zip(places, kept, strict=True)]
-        check(status)
+        memories = (c_void_p * len(places))(*(address for address, _ in places))
+
+        def resume() -> int:
+            status: int = lib.tb_resume(handle, memories, len(places))
+            if status not in (BAD_ARGUMENT, BAD_STATE): # they stand there from now on, also where this failed
+                self._session._kept[handle.value] = [(pinned, *rest) for (_, pinned), (_, *rest) in zip(places, kept, strict=True)]
+            return status
+        self._session._ask(resume)
 
 
 class _Views:
@@ -129,11 +157,14 @@ class Item:
 class Subscription(_Owned):
     """A member of a reader group: stage, activate, release."""
 
-    def __init__(self, session: "Session", handle: c_void_p, registration: tuple[Registration | None, ...]) -> None:
+    def __init__(self, session: "Session", handle: c_void_p, model: str, registration: tuple[Registration | None, ...]) -> None:
         super().__init__(session, handle)
-        self._registration = registration
+        self.model, self._registration = model, registration
         self._views = _Views()
         session._views.append(self._views)
+
+    def __repr__(self) -> str:
+        return f"<tombolo.Subscription {self.model}, {self._state}>"
 
     def stage(self, uid: Uid, timeout_ms: int = WAIT_FOREVER) -> None:
         """Returns when the version is whole here. Raises Again if it still arrives after timeout_ms."""
@@ -165,7 +196,7 @@ class Subscription(_Owned):
         BufferError, and the version stays."""
         handle = self._handle
         self._views.end(uid)
-        check(lib.tb_release(handle, byref(uid)))
+        self._session._ask(lambda: lib.tb_release(handle, byref(uid)))
 
     def items(self, uid: Uid) -> Iterator[Item]:
         """Gives an Item for each tensor and blob."""
@@ -186,11 +217,33 @@ class Subscription(_Owned):
         if self._own is not None:
             handle = self._handle
             self._views.end()
-            check(lib.tb_unsubscribe(handle))
+            self._session._ask(lambda: lib.tb_unsubscribe(handle))
             self._own = None
 
 
 def _open(options: c.SessionOptions, gateway: str) -> c_void_p:
+    """Interrupted, it leaves no session behind."""
+    turn, given_up = threading.Lock(), False
+    opened: list[c_void_p] = []
+
+    def connect() -> c_void_p:
+        handle = _connect(options, gateway)
+        with turn:
+            opened.append(handle)
+            if given_up:
+                lib.tb_session_close(handle)
+        return handle
+
+    def interrupted(_: Gate) -> None:
+        nonlocal given_up
+        with turn:
+            given_up = True
+            if opened:
+                lib.tb_session_close(opened[0])
+    return beside(connect, interrupted)
+
+
+def _connect(options: c.SessionOptions, gateway: str) -> c_void_p:
     """Where nothing listens the library waits for a gateway that starts (10 s), and this raises at once. A
     caller that wants to wait gives open_timeout_ms."""
     handle = c_void_p()
@@ -256,8 +309,10 @@ class Session:
         self._own: c_void_p | None = None
         self._views: list[_Views] = [] # of its subscriptions
         self._buffers: list[weakref.ref[memoryview]] = []
-        self._cancels = 0
+        self._kept: dict[int | None, list[tuple[Any, ...]]] = {} # of registrations: what their memory needs
+        self.cancels = 0 # how often
         self._own = _open(options, gateway)
+        _living.add(self)
 
     @property
     def _handle(self) -> c_void_p | None:
@@ -284,8 +339,10 @@ class Session:
             return
         for views in self._views:
             views.end()
-        lib.tb_session_close(self._own)
-        self._own = None
+        handle, self._own = self._own, None # first: no call begins beside its end, and an interrupt does not end it twice
+        lib.tb_session_close(handle)
+        self._kept.clear()
+        _living.discard(self)
         for view in filter(None, (ref() for ref in self._buffers)):
             with contextlib.suppress(BufferError): # an array was made of it: its memory is gone all the same
                 view.release()
@@ -293,9 +350,10 @@ class Session:
     def _wait(self, timeout_ms: int, call: Callable[[int], int]) -> int:
         """call(ms) in slices, so that the main thread raises KeyboardInterrupt between two of them. Gives
         the last status."""
+        timeout_ms = unsigned("timeout_ms", timeout_ms, c_uint32)
         if timeout_ms == 0 or threading.current_thread() is not threading.main_thread():
             return call(timeout_ms)
-        cancels = self._cancels
+        cancels = self.cancels
         end = math.inf if timeout_ms == WAIT_FOREVER else time.monotonic() + timeout_ms / 1000
         while True:
             began = time.monotonic()
@@ -303,10 +361,18 @@ class Session:
             now = time.monotonic()
             if status not in (AGAIN, TIMEOUT, GATEWAY_AWAY) or now >= end:
                 return status
-            if self._cancels != cancels:
+            if self.cancels != cancels:
                 raise Error(CANCELLED, "Session.cancel() was called: cancelled")
             if now - began < _SLICE_MS / 2000: # it did not wait: nor does this loop run round and round
                 time.sleep(min(_SLICE_MS / 1000, end - now))
+
+    def _ask(self, call: Callable[[], int]) -> None:
+        """check(call()), for a call that the gateway may keep waiting. KeyboardInterrupt cancels it, and waits for its end."""
+        def interrupted(ended: Gate) -> None:
+            while not ended.is_set(): # it may not have begun
+                self.cancel()
+                ended.wait(0.05)
+        beside(lambda: check(call()), interrupted) # of one thread is the sentence of its failed call
 
     def fileno(self) -> int:
         """For select and asyncio: readable when something that was asked for may have changed."""
@@ -320,7 +386,7 @@ class Session:
         return bool(poll.poll(seconds * 1000))
 
     def cancel(self) -> None:
-        self._cancels += 1 # a wait may be between two slices
+        self.cancels += 1 # a wait may be between two slices
         lib.tb_cancel(self._handle)
 
     def status(self, what: str = "session") -> str:
@@ -329,10 +395,15 @@ class Session:
         needed = c_uint64(1 << 22 if what.startswith("tensors ") else 1 << 16)
         while True:
             out = ctypes.create_string_buffer(needed.value)
-            status = lib.tb_status(self._handle, what.encode(), out, len(out), byref(needed))
-            if status != TOO_LARGE:
-                check(status)
+            try:
+                self._tell(what, out, needed)
                 return out.value.decode()
+            except Error as error:
+                if error.status != TOO_LARGE:
+                    raise
+
+    def _tell(self, what: str, out: Any, needed: c_uint64) -> None:
+        self._ask(lambda: lib.tb_status(self._handle, what.encode(), out, len(out), byref(needed)))
 
     def tensors(self, uid: Uid) -> dict[str, tuple[str, tuple[int, ...]]] | None:
         """{name: (dtype without bits, shape)} of a version that the site holds or gets. None: the gateway does not say it."""
@@ -345,7 +416,7 @@ class Session:
         """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its
         memory is freed then: arrays of it must not be used any more."""
         memory = c_void_p()
-        check(lib.tb_buffer_new(self._handle, count, byref(memory)))
+        check(lib.tb_buffer_new(self._handle, unsigned("count", count), byref(memory)))
         view = memoryview((c_char * count).from_address(memory.value or 0)).cast("B")
         self._buffers.append(weakref.ref(view))
         return view
@@ -365,7 +436,7 @@ class Session:
             keep.append((view.keep, view.nbytes, sizes))
         handle = c_void_p()
         check(lib.tb_register(self._handle, descs, len(views), byref(handle)))
-        return Registration(self, handle, keep)
+        return Registration(self, handle, keep, next((name for name, view in views.items() if view.read_only), None))
 
     def register_slices(self, slices: Sequence[tuple[Any, ...]]) -> Registration:
         """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis,
@@ -390,17 +461,17 @@ class Session:
             keep.append((view.keep, view.nbytes, sizes))
         handle = c_void_p()
         check(lib.tb_register_slices(self._handle, descs, len(boxes), byref(handle)))
-        return Registration(self, handle, keep)
+        return Registration(self, handle, keep, next((box.name for box, view in zip(boxes, views, strict=True) if view.read_only), None))
 
     def run_open(self, model: str, key: str) -> RunInfo:
         info = RunInfo()
-        check(lib.tb_run_open(self._handle, model.encode(), key.encode(), byref(info)))
+        self._ask(lambda: lib.tb_run_open(self._handle, model.encode(), key.encode(), byref(info)))
         return info
 
     def run_join(self, model: str, key: str) -> RunInfo:
         """As run_open, but a key that is not known starts a run only where the model has none yet."""
         info = RunInfo()
-        check(lib.tb_run_join(self._handle, model.encode(), key.encode(), byref(info)))
+        self._ask(lambda: lib.tb_run_join(self._handle, model.encode(), key.encode(), byref(info)))
         return info
 
     def publish(self, model: str, run: RunInfo | Uid, number: int, *, registration: Registration | None = None,
@@ -419,7 +490,7 @@ class Session:
                                   shard_count=shard[1], registration=registration._handle if registration else None, blobs=descs,
                                   blob_count=len(blobs), codec=text_of(codec), timeout_ms=timeout_ms, retry=int(retry))
         info = PublishInfo()
-        check(lib.tb_publish(self._handle, byref(options), byref(info)))
+        self._ask(lambda: lib.tb_publish(self._handle, byref(options), byref(info)))
         return info
 
     def prepare(self, model: str, registration: Registration, *, blob_bytes: int = 0, mode: int = SHADOW, shard: int = 0) -> None:
@@ -431,7 +502,8 @@ class Session:
         check(lib.tb_publish_prepare(self._handle, byref(options)))
 
     def unpublish(self, uid: Uid, drain_ms: int = 10000) -> None:
-        check(lib.tb_unpublish(self._handle, byref(uid), drain_ms))
+        drain_ms = unsigned("drain_ms", drain_ms, c_uint32)
+        self._ask(lambda: lib.tb_unpublish(self._handle, byref(uid), drain_ms))
 
     def subscribe(self, model: str, *, group: str | None = None, member: tuple[int, int] = (0, 1),
                   registration: Registration | None = None, update: int = COPY, second: Registration | None = None,
@@ -445,13 +517,16 @@ class Session:
         PROVE_ASKED: when an operator asks (`tombolo verify MODEL --live`). PROVE_ALWAYS: also in
         background behind each activation. PROVE_NEVER: the engine writes to the tensors itself, as
         one does that repacks weights; a worker that is asked says that it is not provable."""
+        for read_only in (given.read_only for given in (registration, second) if given is not None):
+            if read_only is not None:
+                raise ValueError(f"{read_only}: the memory is read-only, and versions would be written there")
         options = c.SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=text_of(group),
                                     registration=registration._handle if registration else None, update=update,
                                     second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu),
                                     prove=prove, home_ca=text_of(home_ca))
         handle = c_void_p()
-        check(lib.tb_subscribe(self._handle, byref(options), byref(handle)))
-        return Subscription(self, handle, (registration, second))
+        self._ask(lambda: lib.tb_subscribe(self._handle, byref(options), byref(handle)))
+        return Subscription(self, handle, model, (registration, second))
 
     def wait(self, model: str, kind: int = LATEST, *, number: int = 0, run_order: int = 0, after: Uid | None = None,
              timeout_ms: int = WAIT_FOREVER) -> VersionInfo:

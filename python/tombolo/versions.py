@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from .library import ACTIVATED, AGAIN, CANCELLED, HOLDS, TIMEOUT, Error, Uid, check, lib, text_of
+from .library import ACTIVATED, AGAIN, CANCELLED, GATEWAY_AWAY, HOLDS, TIMEOUT, Error, Uid, check, lib, text_of
 from .sessions import Session
 
 SLICE_MS = 250 # of a wait: how long it may go on behind a cancellation
@@ -13,15 +13,19 @@ T = TypeVar("T")
 
 
 def milliseconds(seconds: float) -> int:
-    return max(0, min(int(seconds * 1000), 0xFFFFFFFE))
+    return int(max(0, min(seconds * 1000, 0xFFFFFFFE)))
 
 
 class Deadline:
-    """The time that a call may take. `stop` ends it early, from another thread."""
+    """The time that a call may take. `stop` ends it early, from another thread, and so does cancel() of `session`,
+    also between two waits."""
 
-    def __init__(self, timeout: float | None, stop: threading.Event | None = None) -> None:
+    def __init__(self, timeout: float | None, stop: threading.Event | None = None, session: Session | None = None) -> None:
         self._end = None if timeout is None else time.monotonic() + timeout
-        self._stop = stop
+        self._stop, self._session = stop, session
+        self._cancels = session.cancels if session is not None else 0
+        self._asked = 0.0
+        self._away: str | None = None # why the last wait says that the gateway is away
 
     def left(self) -> float | None:
         """Seconds; None: it never ends."""
@@ -29,50 +33,55 @@ class Deadline:
 
     def slice_ms(self, what: str) -> int:
         """Of the next wait. Raises when there is none."""
-        if self._stop is not None and self._stop.is_set():
+        if self._stop is not None and self._stop.is_set() or self._session is not None and self._session.cancels != self._cancels:
             raise Error(CANCELLED, f"{what}: cancelled")
+        self._asked = time.monotonic()
         if self._end is None:
             return SLICE_MS
-        left = milliseconds(self._end - time.monotonic())
+        left = milliseconds(self._end - self._asked)
+        if left == 0 and self._away is not None:
+            raise Error(GATEWAY_AWAY, f"{what}: not in the time given: {self._away}")
         if left == 0:
             raise Error(TIMEOUT, f"{what}: not in the time given")
         return min(left, SLICE_MS)
 
+    def goes_on(self, error: Error) -> None:
+        """Behind a wait. Raises what is more than "not yet". A gateway that is away may come back."""
+        if error.status not in (AGAIN, TIMEOUT, GATEWAY_AWAY):
+            raise error
+        self._away = str(error) if error.status == GATEWAY_AWAY else None
+        if self._away is not None and time.monotonic() - self._asked < SLICE_MS / 2000: # it did not wait
+            left = self.left()
+            time.sleep(SLICE_MS / 1000 if left is None else min(SLICE_MS / 1000, left))
+
 
 async def in_thread(call: Callable[[threading.Event], T]) -> T:
-    """call(stop) in a thread of the event loop's pool. It ends soon after the caller was cancelled."""
+    """call(stop) in a thread of its own, as those of the event loop are few, and others need them. Where the caller is
+    cancelled, it has ended when this raises: nobody writes to tensors any more."""
     import asyncio # here: it takes longer to import than all of this package
+    from concurrent.futures import Future
 
-    stop = threading.Event()
-    try:
-        return await asyncio.get_running_loop().run_in_executor(None, call, stop)
-    finally:
-        stop.set()
-
-
-def interruptible(session: Session, call: Callable[[], T]) -> T:
-    """call() beside the main thread, so that KeyboardInterrupt cancels it. It has ended when this raises."""
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    result: list[T] = []
-    failed: list[BaseException] = []
+    stop, made = threading.Event(), Future[T]()
 
     def run() -> None:
         try:
-            result.append(call())
+            made.set_result(call(stop))
         except BaseException as error: # goes to the caller
-            failed.append(error)
-    thread = threading.Thread(target=run, name="tombolo-call", daemon=True)
-    thread.start()
+            made.set_exception(error)
+    threading.Thread(target=run, name="tombolo-await", daemon=True).start()
+    waiting = asyncio.ensure_future(asyncio.wrap_future(made))
     try:
-        thread.join()
-    except KeyboardInterrupt:
-        session.cancel()
-        thread.join()
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        stop.set()
+        while not waiting.done():
+            try:
+                await asyncio.wait([waiting])
+            except asyncio.CancelledError: # once more
+                continue
+        if not waiting.cancelled():
+            waiting.exception() # or asyncio says that nobody asked for it
         raise
-    if failed:
-        raise failed[0]
-    return result[0]
 
 
 class Version:
@@ -95,21 +104,23 @@ class Version:
     def _wait(self, site: str | None, state: int, deadline: Deadline) -> None:
         what = f"{self!r} at {site or 'this site'}"
         while True:
-            status = lib.tb_wait_site(self._session._handle, self.uid, text_of(site), state, deadline.slice_ms(what))
-            if status not in (AGAIN, TIMEOUT):
-                check(status)
+            slice_ms = deadline.slice_ms(what)
+            try:
+                check(lib.tb_wait_site(self._session._handle, self.uid, text_of(site), state, slice_ms))
                 return
+            except Error as error:
+                deadline.goes_on(error)
 
     def wait_held(self, site: str | None = None, timeout: float | None = None) -> None:
         """Returns when all of it is at the site (None: this one)."""
-        self._wait(site, HOLDS, Deadline(timeout))
+        self._wait(site, HOLDS, Deadline(timeout, session=self._session))
 
     def wait_activated(self, site: str | None = None, timeout: float | None = None) -> None:
         """Returns when each reader group at the site computes from it."""
-        self._wait(site, ACTIVATED, Deadline(timeout))
+        self._wait(site, ACTIVATED, Deadline(timeout, session=self._session))
 
     async def held(self, site: str | None = None, timeout: float | None = None) -> None:
-        await in_thread(lambda stop: self._wait(site, HOLDS, Deadline(timeout, stop)))
+        await in_thread(lambda stop: self._wait(site, HOLDS, Deadline(timeout, stop, self._session)))
 
     async def activated(self, site: str | None = None, timeout: float | None = None) -> None:
-        await in_thread(lambda stop: self._wait(site, ACTIVATED, Deadline(timeout, stop)))
+        await in_thread(lambda stop: self._wait(site, ACTIVATED, Deadline(timeout, stop, self._session)))

@@ -2,8 +2,9 @@
 """The parameters of a live vLLM engine follow a trainer, patched where they stand.
 
 A small engine with made weights is loaded in a worker's process. Its own parameters are registered,
-and three versions are patched into them. Each version is compared on the GPU, and the engine then
-writes eight tokens. Skipped where vLLM is not installed.
+and three versions are patched into them. Each version is compared where it stands, and the engine
+then writes eight tokens. Skipped where vLLM is not installed. With --memory host it is vLLM's build
+for CPUs, of tests/frameworks, so that this script stays alive where there is no GPU.
 
 Covers: python/tombolo/sessions.py python/tombolo/library.py
 """
@@ -18,19 +19,19 @@ import end_to_end
 from end_to_end import MIB, MODEL, TensorWorker, bytes_of, harness
 from harness import expect
 
-START_S = 55
+START_S = {"cuda": 55, "host": None}  # the patience of all tests
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 4096, "hidden_size": 1024, "intermediate_size": 2816,
           "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
           "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}
 
 
-def follow(lab, folder):
+def follow(lab, folder, memory):
     """Three versions; what each took."""
     site = lab.site("east", arena_mib=512)
     site.models[MODEL] = {"home": "east"}
-    trainer, rollout = (TensorWorker(lab, name, "cuda") for name in ("trainer", "rollout"))
+    trainer, rollout = (TensorWorker(lab, name, "cuda" if memory == "cuda" else "cpu") for name in ("trainer", "rollout"))
     rollout.send("engine", folder=str(folder))
-    rows = rollout.receive(START_S)
+    rows = rollout.receive(START_S[memory])
     expect(f"the engine starts ({rows.get('error')})", rows["status"], "ok")
     expect("parameters are BF16", {dtype for *_, dtype in rows["rows"]}, {"torch.bfloat16"})
     rows = [(name, shape) for name, shape, _ in rows["rows"]]
@@ -68,9 +69,13 @@ def print_result(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memory", choices=("cuda", "host"), default="cuda", help="where the engine computes (default cuda)")
     parser.add_argument("--json", type=pathlib.Path, help="write the result here too")
     options = parser.parse_args()
-    why = end_to_end.why_not("cuda") or (None if importlib.util.find_spec("vllm") else "vLLM is not installed")
+    if options.memory == "host":
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "frameworks"))
+        import engines  # which goes on in its environment, or skips
+    why = end_to_end.why_not(options.memory) or (None if importlib.util.find_spec("vllm") else "vLLM is not installed")
     if why is not None:
         print(f"skipped: {why}")
         return 77
@@ -79,8 +84,10 @@ def main():
     def live_vllm(lab):
         folder = lab.dir / "engine"
         folder.mkdir()
+        if options.memory == "host":
+            engines.install(lab, TB_NO_PREPACK=1)  # layers in the layouts of a GPU
         (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-        result = follow(lab, folder)
+        result = follow(lab, folder, options.memory)
         print_result(result)
         if options.json is not None:
             options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ The content of each version follows from the tensor's index and the version's nu
 process can make it again, and compares what it got where its tensors stand. Weights are BF16. A step
 changes one element in fifty by one unit.
 
-usage: tensor_worker.py host|cuda"""
+usage: tensor_worker.py host|cuda|cpu; cpu: tensors of torch in host memory"""
 
 import json
 import math
@@ -79,18 +79,18 @@ class HostMemory:
         return {"floor.in_memory": rate(len(one), copy, self.wait)}
 
 
-class CudaMemory:
-    """Tensors are torch's, on the first GPU."""
+class TorchMemory:
+    """Tensors are torch's, on the first GPU ("cuda") or in host memory ("cpu")."""
 
-    def __init__(self):
+    def __init__(self, where):
         import torch
-        self.torch = torch
-        torch.cuda.init()
-        self.device = torch.cuda.get_device_name(0)
+        self.torch, self.where = torch, where
+        self.device = torch.cuda.get_device_name(0) if where == "cuda" else "host memory, by torch"
         self.words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
     def wait(self):
-        self.torch.cuda.synchronize()
+        if self.where == "cuda":
+            self.torch.cuda.synchronize()
 
     def truth(self, tensor, index, number):
         """Made anew each time: nothing of the GPU's memory is kept."""
@@ -101,10 +101,10 @@ class CudaMemory:
         return content
 
     def new(self, shape):
-        return self.torch.zeros(tuple(shape), dtype=self.torch.bfloat16, device="cuda")
+        return self.torch.zeros(tuple(shape), dtype=self.torch.bfloat16, device=self.where)
 
     def generator(self, *seed):
-        return self.torch.Generator("cuda").manual_seed(random.Random(repr(seed)).getrandbits(48))
+        return self.torch.Generator(self.where).manual_seed(random.Random(repr(seed)).getrandbits(48))
 
     def bits(self, tensor):
         return tensor.view(self.words[tensor.element_size()])
@@ -114,7 +114,7 @@ class CudaMemory:
 
     def step(self, tensor, index, number):
         bits = self.bits(tensor)
-        coins = self.torch.empty(bits.shape, dtype=self.torch.int16, device="cuda")
+        coins = self.torch.empty(bits.shape, dtype=self.torch.int16, device=self.where)
         coins.random_(0, 100, generator=self.generator(index, number))
         bits.add_((coins == 0).to(bits.dtype)).sub_((coins == 1).to(bits.dtype))
 
@@ -122,6 +122,7 @@ class CudaMemory:
         return int((self.bits(one) != self.bits(other)).sum())
 
     def floors(self):
+        """Of a GPU."""
         torch = self.torch
         host = torch.empty(FLOOR_BYTES, dtype=torch.uint8, pin_memory=True)
         one, other = (torch.empty(FLOOR_BYTES, dtype=torch.uint8, device="cuda") for _ in range(2))
@@ -261,7 +262,7 @@ def main():
     """Answers go to the descriptor that was standard output; what libraries print goes to the log."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    member = Member(CudaMemory() if sys.argv[1] == "cuda" else HostMemory())
+    member = Member(HostMemory() if sys.argv[1] == "host" else TorchMemory(sys.argv[1]))
     for line in sys.stdin:
         print(json.dumps(answer(member, json.loads(line))), file=answers, flush=True)
 

@@ -344,7 +344,7 @@ def tensors_are_taken_as_they_are(lab):
     expect("an array", view_of("w", Strided(memory, (4, 8)))[:2], ("BF16", (4, 8)))
     raised(ValueError, lambda: view_of("layer.w", Strided(memory, (4, 2), (16, 2))), "layer.w", "not contiguous", "[16, 2]")
     raised(ValueError, lambda: view_of("layer.w", Strided(memory, (4, 8), readonly=True), writable=True), "layer.w", "read-only")
-    raised(ValueError, lambda: view_of("layer.w", memoryview(b"1234")), "layer.w", "writable")
+    raised(ValueError, lambda: view_of("layer.w", memoryview(b"1234"), writable=True), "layer.w", "read-only")
     raised(TypeError, lambda: view_of("layer.w", 3), "layer.w", "int is no tensor")
     raised(ValueError, lambda: view_of("layer.w", ("BF16", (3,), bytearray(4))), "layer.w", "4 bytes of memory for BF16[3]")
     expect("empty", view_of("w", ("F32", (0, 4), bytearray()))[2], None)

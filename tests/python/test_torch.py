@@ -4,6 +4,7 @@ Covers: python/tombolo/memory.py python/tombolo/layouts/dtensor.py python/tombol
 """
 
 import contextlib
+import ctypes
 import io
 import itertools
 import os
@@ -19,7 +20,7 @@ import torch  # noqa: E402
 from harness import PATIENCE_S, Failed, expect, main, scenario  # noqa: E402
 
 import tombolo  # noqa: E402
-from tombolo.memory import view_of  # noqa: E402
+from tombolo.memory import scatter, view_of  # noqa: E402
 
 
 def refused(call, *words):
@@ -92,6 +93,62 @@ def each_kind_of_tensor_crosses_as_it_is(lab):
             cast.apply(timeout=PATIENCE_S)
             expect("cast", torch.equal(target["bf16"], source["bf16"]), True)
     tombolo.close_publishers()
+
+
+class AsStored:
+    """Says by DLPack all that the tensor behind it says, with the version that is asked for."""
+
+    def __init__(self, tensor):
+        self.__dlpack__ = tensor.__dlpack__
+
+
+class Wrapped(torch.Tensor):
+    """As tensors of quantised weights are: a shape and a dtype, over tensors of its own."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=torch.bfloat16)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return cls(args[0].inner) if func._schema.name == "aten::detach" else NotImplemented
+
+
+@scenario
+def what_only_looks_like_memory_is_refused_by_name(lab):
+    """P1 P10: a view that negates when it is read, a scalar of numpy, a tensor over others, a sparse one. Memory that
+    elements share, or that is read-only, is not written to. DLPack that is not contiguous is gathered."""
+    numbers = torch.tensor([1 + 2j, 3 - 4j])
+    for lazy in (numbers.conj(), numbers.conj().imag, torch._neg_view(torch.ones(3))):
+        refused(lambda lazy=lazy: view_of("layer.w", lazy), "layer.w", "gather=True")
+        view = view_of("layer.w", lazy, gather=True)
+        expect("what it says", ctypes.string_at(view.address, view.nbytes), lazy.resolve_conj().resolve_neg().contiguous().numpy().tobytes())
+    for kind, tensor in (("sparse", torch.eye(3).to_sparse()), ("Wrapped", Wrapped(torch.ones(2, 2))), ("complex128", torch.zeros(2, dtype=torch.complex128)),
+                         (">f4", numpy.zeros(2, dtype=">f4")), ("unknown", numpy.zeros(2, dtype="M8[s]"))):
+        refused(lambda tensor=tensor: view_of("layer.w", tensor), "layer.w", kind)
+    refused(lambda: view_of("layer.w", torch.zeros(1).expand(4), gather=True, writable=True), "layer.w", "share their memory")
+    many = [view_of("w", numpy.float32(n)) for n in range(1000)]
+    expect("scalars", [ctypes.c_float.from_address(view.address).value for view in many], list(range(1000)))
+    refused(lambda: view_of("layer.w", numpy.float32(3), writable=True), "layer.w", "read-only")
+    still = numpy.arange(6, dtype=numpy.float32)
+    still.flags.writeable = False
+    expect("of DLPack, read-only", view_of("w", AsStored(still))[:2], ("F32", (6,)))
+    refused(lambda: view_of("layer.w", AsStored(still), writable=True), "layer.w", "read-only")
+    whole = torch.arange(24.0).reshape(4, 6)
+    for part in (whole[:, 1::2], whole.T, whole[1::2, :3], whole[:, :1]):
+        for given in (OnlyDlpack(part), AsStored(part)):
+            refused(lambda given=given: view_of("layer.w", given), "layer.w", "not contiguous", "gather=True")
+            view = view_of("layer.w", given, gather=True, writable=True)
+            expect("gathered", (view.shape, ctypes.string_at(view.address, view.nbytes)), (tuple(part.shape), part.contiguous().numpy().tobytes()))
+            before = whole.clone()
+            ctypes.memset(view.address, 0, view.nbytes)
+            scatter(view)
+            expect("scattered", (part.abs().sum().item(), (whole != before).sum().item() <= part.numel()), (0, True))
+            whole.copy_(before)
+    failing = type("Failing", (), {"__dlpack__": torch.nn.Parameter(torch.ones(2)).__dlpack__})()
+    refused(lambda: view_of("layer.w", failing), "layer.w", "cannot be read by DLPack")
 
 
 @scenario
