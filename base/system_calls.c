@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/open_beneath.h"
 
 int tb_sys_open(const char *path, int flags, mode_t mode)
 {
@@ -25,7 +26,9 @@ int tb_sys_open_beneath(int folder, const char *name, int flags, uint64_t resolv
     TB_ASSERT((flags & O_CLOEXEC) != 0);
     const struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_BENEATH | resolve};
     if (tb_fault_hit(TB_FAULT_open, EMFILE)) return -1;
-    return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+    const int fd = (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+    if (fd >= 0 || errno != ENOSYS) return fd;
+    return tb_open_beneath_by_hand(folder, name, flags, (resolve & RESOLVE_NO_SYMLINKS) == 0);
 }
 
 void *tb_sys_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)

@@ -9,7 +9,8 @@
 #include <sys/types.h>
 
 int tb_sys_open(const char *path, int flags, mode_t mode);
-/* openat2 with RESOLVE_BENEATH and `resolve`. */
+/* openat2 with RESOLVE_BENEATH and `resolve`: RESOLVE_NO_SYMLINKS or RESOLVE_NO_MAGICLINKS. By hand
+ * (open_beneath.h) where the kernel has no openat2. */
 int tb_sys_open_beneath(int folder, const char *name, int flags, uint64_t resolve);
 void *tb_sys_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
 int tb_sys_ftruncate(int fd, off_t bytes);

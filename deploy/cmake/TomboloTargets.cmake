@@ -139,7 +139,7 @@ endif()
 
 # tb_unit(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT S] [COST S] [EACH ...]): one cmocka
 # program = one ctest, or one for each part of it, NAME.PART, that the program takes as its
-# argument. The dearest run first, beside the others.
+# argument. The dearest run first, beside the others. Those of tests/unit have the label `unit`.
 function(tb_unit name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;COST" "SOURCES;LINKS;LABELS;EACH")
   if(NOT arg_TIMEOUT)
@@ -148,6 +148,9 @@ function(tb_unit name)
   math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${TB_SLOWER}")
   if(NOT arg_COST)
     set(arg_COST 0)
+  endif()
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests/unit/")
+    list(APPEND arg_LABELS unit)
   endif()
   string(REPLACE "." "_" target "test_${name}")
   add_executable(${target} ${arg_SOURCES})

@@ -1,10 +1,10 @@
 /* folder_walk.h - the files below a folder, each opened beneath it.
  *
- * The kernel resolves each name beneath the root (openat2 with RESOLVE_BENEATH): a link that leads
- * out is refused by name, and so is a folder that another user puts in place of one that was
- * looked at. Links inside the root work. `links` names a second root that links may lead into: the
- * cache of Hugging Face keeps files in `blobs`, beside the folder of a snapshot. Hidden entries
- * are passed over. Threads: one at a time. */
+ * The kernel resolves each name beneath the root (openat2 with RESOLVE_BENEATH), or
+ * base/open_beneath.h where it cannot: a link that leads out is refused by name, and so is a folder
+ * that another user puts in place of one that was looked at. Links inside the root work. `links`
+ * names a second root that links may lead into: the cache of Hugging Face keeps files in `blobs`,
+ * beside the folder of a snapshot. Hidden entries are passed over. Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_FOLDER_WALK_H
 #define TB_GATEWAY_DISK_FOLDER_WALK_H
 

@@ -129,6 +129,13 @@ enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *d
     return tb_store_run_once(s, ST_model_put, "writing a model");
 }
 
+/* Each model that is not named is doubted from now on, or none of them any more. */
+static enum tb_status doubt_all(struct tb_store *s, bool doubted)
+{
+    if (doubted) return tb_store_doubt(s, &(struct tb_store_doubt){.doubted = true});
+    return tb_store_run_once(s, ST_epoch_settle, "ending the doubt of all models");
+}
+
 enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count, bool first)
 {
     const bool others = s->origin == TB_STORE_RESTORED || (s->origin == TB_STORE_NEW && !first);
@@ -136,7 +143,7 @@ enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, u
     if (status != TB_OK) return status;
     for (uint32_t i = 0; status == TB_OK && i < count; i++)
         status = tb_store_doubt(s, &(struct tb_store_doubt){doubted[i], true});
-    if (status == TB_OK && others) status = tb_store_doubt(s, &(struct tb_store_doubt){.doubted = true});
+    if (status == TB_OK && (others || first)) status = doubt_all(s, others);
     if (status == TB_OK) {
         tb_store_bind_text(s->st[ST_file_set], 1, s->file);
         status = tb_store_run_once(s, ST_file_set, "writing the file's name");

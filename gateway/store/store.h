@@ -44,7 +44,8 @@ enum tb_store_origin tb_store_origin(const struct tb_store *store);
 /* It is this process's file from now on: TB_STORE_SAME at the next open. In the same
  * transaction these models become doubted, and of a new or restored one each model that is not
  * named in the configuration: other sites may remember runs of them that the store does not
- * know. `first`: the operator says that of a new one no site does. */
+ * know. `first`: the operator says that no site does. That ends the doubt of all models that are
+ * not named, but of a store that was just restored. */
 TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted, uint32_t count,
                                         bool first);
 /* One model becomes doubted, or is not any more. Without an audit line. An empty name: each model

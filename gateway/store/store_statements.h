@@ -26,12 +26,14 @@
     X(doubt_all, "SELECT model FROM doubt")                                                                  \
     X(epoch_next, "INSERT INTO meta VALUES('epoch','1') ON CONFLICT(name) DO UPDATE SET "                    \
                   "value=CAST(value AS INTEGER)+1")                                                          \
+    X(epoch_settle, "INSERT OR REPLACE INTO meta SELECT 'settled', value FROM meta WHERE name='epoch'")      \
     X(model_put,                                                                                             \
       "INSERT OR REPLACE INTO model VALUES(?1, COALESCE((SELECT CAST(value AS INTEGER) FROM meta "           \
       "WHERE name='epoch'),0))")                                                                             \
     X(model_doubted, "SELECT EXISTS(SELECT 1 FROM doubt WHERE model=?1) OR COALESCE((SELECT CAST(value AS "  \
-                     "INTEGER) FROM meta WHERE name='epoch'),0) > COALESCE((SELECT epoch FROM model WHERE "  \
-                     "name=?1),0)")                                                                          \
+                     "INTEGER) FROM meta WHERE name='epoch'),0) > MAX(COALESCE((SELECT epoch FROM model "    \
+                     "WHERE name=?1),0), COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE "           \
+                     "name='settled'),0))")                                                                  \
     X(run_of_model, "SELECT * FROM (SELECT * FROM run WHERE model=?1 ORDER BY run_order DESC LIMIT ?2) "     \
                     "ORDER BY run_order")                                                                    \
     X(version_of_model, "SELECT * FROM (SELECT * FROM version WHERE model=?1 ORDER BY run_order DESC, "      \

@@ -135,6 +135,15 @@ static void of_table(struct tb_daemon *d, const struct tb_name *model, char out[
                            t.used, t.bound, versions, rows, most);
 }
 
+/* Rows of models of patterns, of which one home has some three quarters at most. */
+void tb_evidence_waiting(struct tb_daemon *d, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_gauge *g = &d->models.awake;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%llu of %u rows of models_awake are used%s",
+                   (unsigned long long)g->used, TB_CONFIG_AWAKE_MAX,
+                   g->used < TB_CONFIG_AWAKE_MAX ? ", and its home has its share of them" : "");
+}
+
 static void of_share(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     TB_ASSERT(l->source != UINT32_MAX);

@@ -14,6 +14,8 @@ struct tb_site_lag;
 
 /* Of this site, and the reason in lag->state. Empty: the reason says it all. */
 void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *lag, char out[TB_EVIDENCE_BYTES]);
+/* Of a model that waits for a row here (model_waiting.h). */
+void tb_evidence_waiting(struct tb_daemon *d, char out[TB_EVIDENCE_BYTES]);
 /* Of another site, and the reason that its row has. */
 void tb_evidence_there(struct tb_daemon *d, const struct tb_record *record, uint16_t reason,
                        char out[TB_EVIDENCE_BYTES]);

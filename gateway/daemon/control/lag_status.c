@@ -17,6 +17,7 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/models/model_waiting.h"
 
 static bool append(json_t *list, json_t *row)
 {
@@ -150,6 +151,38 @@ static bool rows_of_model(struct tb_daemon *d, const struct tb_catalog_model *m,
     return all;
 }
 
+/* ---- a model that waits for a row here ---- */
+
+static bool row_waiting(struct tb_daemon *d, const struct tb_model_waiting *w, json_t *list)
+{
+    const struct tb_catalog_model model = {.name = w->model, .home = w->home};
+    struct lag_row r = {.model = &model,
+                        .site = &d->site,
+                        .via = &d->site,
+                        .known = true,
+                        .heard_at = w->said_at,
+                        .head = w->head,
+                        .versions = w->versions,
+                        .left_bytes = w->bytes,
+                        .behind_ms = tb_time_since(w->since, tb_clock_now()) / TB_MS(1),
+                        .reason = TB_LAG_TABLE,
+                        .eta = json_null()};
+    tb_evidence_waiting(d, r.evidence);
+    return append(list, row_json(&r));
+}
+
+static bool rows_waiting(struct tb_daemon *d, const char *wanted, json_t *list, bool *found)
+{
+    const struct tb_model_waiting *w;
+    bool all = true;
+    for (uint32_t cursor = 0; (w = tb_model_waiting_at(d, &cursor)) != NULL;) {
+        if (wanted != NULL && strcmp(w->model.text, wanted) != 0) continue;
+        *found = true;
+        all &= row_waiting(d, w, list);
+    }
+    return all;
+}
+
 enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = user;
@@ -163,6 +196,7 @@ enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, c
         found = true;
         if (m.is_home || m.subscribed) all &= rows_of_model(d, &m, list);
     }
+    all &= rows_waiting(d, wanted, list, &found);
     all &= json_object_set_new(reply, "lag", list) == 0;
     if (found) return all ? TB_OK : TB_SITE_NOMEM;
     (void)snprintf(error, 256, "no model \"%.64s\" is configured here", wanted);

@@ -185,6 +185,34 @@ static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site
     }
 }
 
+/* P10: a model that its home has finds no row here. Its home would show that nothing was heard of
+ * it. */
+static void tell_that_it_waits(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    static struct tb_site_state s; /* large; the main loop's alone */
+    const struct tb_model_waiting *w = tb_model_waiting_find(d, model);
+    if (w == NULL || !links_there(d) || d->home_answers[peer]++ >= ANSWERS_A_SECOND) return;
+    s = (struct tb_site_state){.site = d->site,
+                               .model = *model,
+                               .known = true,
+                               .incarnation = d->incarnation,
+                               .serial = 1,
+                               .reason = TB_LAG_TABLE,
+                               .head = w->head,
+                               .versions = w->versions,
+                               .left_bytes = w->bytes,
+                               .behind_ms = tb_time_since(w->since, tb_clock_now()) / TB_MS(1)};
+    tell(d, peer, &s);
+}
+
+static void announced(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+{
+    if (s->hops > 0 || tb_site_which_none(&s->head)) return;
+    if (tb_model_announced(d, peer, &s->model) != TB_SITE_NOMEM) return;
+    tb_model_waits(d, s);
+    tell_that_it_waits(d, peer, &s->model);
+}
+
 void tb_site_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
     TB_ASSERT(peer < d->config->peer_count);
@@ -195,7 +223,7 @@ void tb_site_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_s
         return;
     }
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
-    if (s->hops == 0 && !tb_site_which_none(&s->head)) tb_model_announced(d, peer, &s->model);
+    announced(d, peer, s);
     if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
     if (status == TB_OK) answer_home(d, peer, s);
     if (status != TB_SITE_NOMEM || d->records_full_told) return;

@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/models/model_waiting.h"
 
 #define TB_MODEL_NONE    UINT32_MAX
 #define TB_MODEL_BUCKETS 1024u
@@ -53,6 +54,7 @@ struct tb_model_table {
     uint64_t scarce_for;
     uint32_t ticks;
     tb_time_ns looked_at; /* for a row that can be given back, in vain; 0: the last look found one */
+    struct tb_model_waiting waiting[TB_MODELS_WAITING_MAX]; /* model_waiting.h */
 };
 
 /* The row of that name, whatever its life; TB_MODEL_NONE. */

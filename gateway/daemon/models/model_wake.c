@@ -108,18 +108,19 @@ enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_name *name,
 }
 
 /* P8: a home alone wakes its models, and only for a site that follows them from there. */
-void tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name *name)
+enum tb_status tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name *name)
 {
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
     const struct tb_config_model *m = tb_config_model_for(d->config, name);
     const struct tb_config_subscribe *s = tb_config_subscribe_for(d->config, name);
     bool follows = false;
-    if (m == NULL || !m->is_pattern || m->left || s == NULL || !tb_name_equal(&m->home, &p->site)) return;
+    if (m == NULL || !m->is_pattern || m->left || s == NULL || !tb_name_equal(&m->home, &p->site))
+        return TB_NOT_FOUND;
     for (uint32_t i = 0; i < s->from_count; i++)
         follows = follows || tb_name_equal(&s->from[i], &p->site);
-    if (!follows) return;
+    if (!follows) return TB_NOT_FOUND;
     const struct tb_identity gateway = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
     const struct tb_model_user user = {tb_worker_session_owner(&gateway), true};
-    if (tb_model_wake(d, name, &user) != TB_OK) return; /* the peer says it again */
+    return tb_model_wake(d, name, &user); /* where it is not OK, the peer says it again */
 }

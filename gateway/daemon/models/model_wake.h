@@ -33,8 +33,9 @@ TB_MUST_USE enum tb_status tb_model_wake(struct tb_daemon *d, const struct tb_na
 #define TB_MODELS_FULL "models_awake: too many models of patterns are in use here, or of this identity"
 
 /* A peer says that it has a version of that model. Where it is the model's home, and this site
- * follows a pattern that matches from there, the model is in use here. */
-void tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name *name);
+ * follows a pattern that matches from there, the model is in use here. As tb_model_wake says;
+ * TB_NOT_FOUND: it is not in use. */
+TB_MUST_USE enum tb_status tb_model_announced(struct tb_daemon *d, uint32_t peer, const struct tb_name *name);
 
 /* Its home, another site, has a version: so it crosses, or will. The catalog knows the row. */
 bool tb_model_home_has(struct tb_daemon *d, uint32_t row);

@@ -469,10 +469,43 @@ static void a_new_store_doubts_the_names_that_it_does_not_know(void **state)
     }
 }
 
+static bool doubted_after_start(bool first, const char *name)
+{
+    uint64_t incarnation;
+    struct tb_store *store = open_good();
+    assert_int_equal(tb_store_own(store, NULL, 0, first), TB_OK);
+    assert_int_equal(tb_store_incarnation(store, 1, &incarnation), TB_OK);
+    const bool is = is_doubted(store, name);
+    tb_store_close(store);
+    return is;
+}
+
+/* P2: a first start without --new-home leaves each name that is still to come in doubt. The
+ * operator ends that at any later start; a doubt that comes after it counts. */
+static void a_later_start_ends_the_doubt_of_all_names(void **state)
+{
+    (void)state;
+    struct tb_store_doubt one = {.doubted = true};
+    const struct tb_store_doubt all = {.doubted = true};
+    assert_true(doubted_after_start(false, "lora-1"));
+    assert_true(doubted_after_start(false, "lora-2"));
+    assert_false(doubted_after_start(true, "lora-1"));
+    assert_false(doubted_after_start(false, "lora-2"));
+    struct tb_store *store = open_good();
+    assert_int_equal(tb_name_set(&one.model, "lora-1"), TB_OK);
+    assert_int_equal(tb_store_doubt(store, &one), TB_OK);
+    assert_true(is_doubted(store, "lora-1"));
+    assert_false(is_doubted(store, "lora-2"));
+    assert_int_equal(tb_store_doubt(store, &all), TB_OK);
+    assert_true(is_doubted(store, "lora-2"));
+    tb_store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORE_TEST(a_new_store_doubts_the_names_that_it_does_not_know),
+        STORE_TEST(a_later_start_ends_the_doubt_of_all_names),
         STORE_TEST(rows_survive_a_restart),
         STORE_TEST(a_new_state_keeps_the_pin),
         STORE_TEST(another_pin_takes_its_place),

@@ -1,7 +1,17 @@
 /* Files below a folder are opened beneath it. A link that leads out is refused by name; a link
- * inside works, and so does one into a second root that the caller names. P8, P7.
- * Covers: gateway/disk/folder_walk.c gateway/disk/given_files.c */
+ * inside works, and so does one into a second root that the caller names: with openat2 and, as on a
+ * kernel before 5.6, without it. P8, P7.
+ * Covers: gateway/disk/folder_walk.c gateway/disk/given_files.c base/open_beneath.c */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/openat2.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "disk_world.h"
 #include "gateway/disk/folder_walk.h"
@@ -136,6 +146,30 @@ static void an_entry_that_is_no_file_is_not_given(void **state)
     has_file(w, "root", NULL, "file", "x");
 }
 
+/* From here on the kernel says of openat2 what an older one says. */
+static void take_openat2_away(void)
+{
+    const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program); /* an emulator has neither of the two */
+    assert_int_equal(syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof how), -1);
+    assert_int_equal(errno, ENOSYS);
+}
+
+static int older_kernel(void **state)
+{
+    (void)state;
+    take_openat2_away();
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,5 +180,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(depth_and_circles_are_bounded, setup, disk_teardown),
         cmocka_unit_test_setup_teardown(an_entry_that_is_no_file_is_not_given, setup, disk_teardown),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("disk.folder_walk", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("disk.folder_walk by hand", tests, older_kernel, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -32,6 +33,18 @@ static void flags_of(const void *at, char out[256])
     if (f != NULL) (void)fclose(f);
 }
 
+/* An emulator makes smaps up: what was said of a page is not in it. */
+static bool flags_are_told(void)
+{
+    char flags[256];
+    void *page = mmap(NULL, TB_SECRET_ROW_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    assert_int_equal(madvise(page, TB_SECRET_ROW_BYTES, MADV_DONTDUMP), 0);
+    flags_of(page, flags);
+    assert_int_equal(munmap(page, TB_SECRET_ROW_BYTES), 0);
+    return strstr(flags, " dd ") != NULL;
+}
+
 static void before_it_is_opened_memory_is_plain(void **state)
 {
     (void)state;
@@ -51,8 +64,9 @@ static void a_key_is_neither_dumped_nor_swapped(void **state)
     char *key = tb_secret_new(32);
     flags_of(key, flags);
     print_message("state %d, flags%s\n", (int)got, flags);
-    if (flags[0] != '\0' && got != TB_SECRET_PLAIN) assert_non_null(strstr(flags, " dd "));
-    if (flags[0] != '\0' && got >= TB_SECRET_LOCKED) assert_non_null(strstr(flags, " lo "));
+    const bool are_told = flags_are_told();
+    if (are_told && got != TB_SECRET_PLAIN) assert_non_null(strstr(flags, " dd "));
+    if (are_told && got >= TB_SECRET_LOCKED) assert_non_null(strstr(flags, " lo "));
     memset(key, 7, 32);
     tb_secret_free(key, 32);
     char *again = tb_secret_new(32);

@@ -93,13 +93,8 @@ void tb_link_right_given(struct tb_link *l, const struct tb_name *model)
 /* P8: it hears no more of the model. A parcel that a stream has in hand still goes. */
 void tb_link_right_taken(struct tb_link *l, const struct tb_name *model)
 {
-    struct tb_link_models *m = &l->traffic.models;
-    uint32_t at = 0;
-    while (at < m->granted_count && !tb_name_equal(&m->granted[at], model))
-        at++;
-    if (at == m->granted_count) return;
+    if (!tb_link_granted_end(l, model)) return;
     tb_link_expected_ends(l, model);
-    m->granted[at] = m->granted[--m->granted_count];
     for (struct tb_offer *o = l->links->offers; o != NULL; o = o->next) {
         if (!tb_name_equal(&o->key.model, model)) continue;
         struct tb_offer_peer *p = &o->peers[l->index];

@@ -83,7 +83,7 @@ void tb_link_subscribe_to(struct tb_link *l, const struct tb_name *model)
 
 void tb_link_versions_up(struct tb_link *l)
 {
-    l->traffic.models.granted_count = 0;
+    tb_link_granted_clear(l);
     l->traffic.models.refused_count = 0;
     memset(l->traffic.models.denied, 0, sizeof l->traffic.models.denied);
     l->traffic.models.missed = 0;
@@ -110,8 +110,7 @@ static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m
 static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
-    TB_ASSERT(l->traffic.models.granted_count < l->traffic.models.granted_cap);
-    l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
+    tb_link_granted_put(l, model);
     tb_links_table_took(ls, TB_LINKS_TABLE_GRANTED, l->traffic.models.granted_count);
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);

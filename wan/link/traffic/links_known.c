@@ -210,7 +210,7 @@ const struct tb_name *tb_links_granted_at(const struct tb_links *links, uint32_t
 {
     TB_ASSERT(peer < links->options.peer_count);
     const struct tb_link_models *m = &links->links[peer].traffic.models;
-    return at < m->granted_count ? &m->granted[at] : NULL;
+    return at < m->granted_count ? &m->granted[at].model : NULL;
 }
 
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
