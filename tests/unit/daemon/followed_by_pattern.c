@@ -192,7 +192,7 @@ static void west_has(struct home *h, const struct tb_name *model)
                                       .held_bytes = 700,
                                       .marks = TB_SITE_READY | TB_SITE_WHOLE};
     memset(&told, 0, sizeof told);
-    tb_records_state(h->d, 0, &s);
+    tb_site_records_state(h->d, 0, &s);
 }
 
 /* `lag` of that model has one row, of this site: with that reason. NULL: it is not known here. */
@@ -290,10 +290,10 @@ static void a_home_says_that_a_model_that_sleeps_has_no_version(void **state)
     home_new_with(&h, rest, false);
     home_start(&h);
     memset(&told, 0, sizeof told);
-    tb_records_tell(h.d, 0, &secret);
-    tb_records_tell(h.d, 0, &far); /* another site's word */
+    tb_site_records_tell(h.d, 0, &secret);
+    tb_site_records_tell(h.d, 0, &far); /* another site's word */
     assert_int_equal(told.count, 0);
-    tb_records_tell(h.d, 0, &sleeps);
+    tb_site_records_tell(h.d, 0, &sleeps);
     assert_int_equal(told.count, 1);
     assert_true(tb_name_equal(&told.state.site, &h.d->site) && tb_name_equal(&told.state.model, &sleeps));
     assert_true(told.state.known && tb_site_which_none(&told.state.head) && told.state.held_count == 0);
