@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stddef.h>
 
+#include "gateway/cli/backup/backup_rows.h"
 #include "gateway/cli/config_commands.h"
 #include "gateway/cli/doctor/doctor_command.h"
 #include "gateway/cli/operator/noun_commands.h"
@@ -590,10 +591,11 @@ static const struct tb_cli_command commands[] = {
      "a "
      "row of each reload with its difference.",
      "tombolo reload --reason 'a new experiment'", reload_options, 0, 0, tb_cli_reload},
-    {"help", "[COMMAND...]", "this text, the manual page, or completion for shells",
-     "Shows the commands of `tombolo`, or one of them. Completion for bash, zsh and fish knows commands and "
-     "options, and asks the gateway for models, peers, versions and the other names.",
-     "source <(tombolo help --completion)", help_options, 0, INT_MAX, tb_cli_manual},
+    TB_CLI_BACKUP_ROWS{"help", "[COMMAND...]", "this text, the manual page, or completion for shells",
+                       "Shows the commands of `tombolo`, or one of them. Completion for bash, zsh and fish "
+                       "knows commands and "
+                       "options, and asks the gateway for models, peers, versions and the other names.",
+                       "source <(tombolo help --completion)", help_options, 0, INT_MAX, tb_cli_manual},
     {NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL},
 };
 

@@ -150,3 +150,11 @@ void tb_cli_passphrase(const struct tb_cli_call *call, bool makes)
         .encrypts = makes && wanted, .ask = text != NULL ? ask_file : ask_terminal, .user = file};
     tb_pki_set_secret(&secret);
 }
+
+int tb_cli_passphrase_ask(const struct tb_cli_call *call, const char *what, bool is_new, char *out, int cap,
+                          char error_out[256])
+{
+    const char *text = tb_cli_text(call, "passphrase-file");
+    if (text == NULL) return ask_terminal(NULL, what, is_new, out, cap, error_out);
+    return ask_file((void *)(uintptr_t)text, what, is_new, out, cap, error_out);
+}

@@ -20,6 +20,7 @@
 #include "gateway/daemon/audit.h"
 #include "gateway/daemon/catalog_models.h"
 #include "gateway/daemon/certificates.h"
+#include "gateway/daemon/control/backup_commands.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
@@ -639,6 +640,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_daemon_flush(d); /* before it is waited for other disks */
     tb_audit_close(d);
     tb_persist_close(d);
+    tb_backup_close(d);
     tb_models_close(d);
     tb_withdrawn_free(d); /* the last rows follow there */
     tb_said_free(&d->said);

@@ -43,6 +43,7 @@
 #include "wan/link/links.h"
 
 struct tb_arena;
+struct tb_backup;
 struct tb_reload;
 
 /* A status that says nothing new here: what it concerns ended meanwhile, and the catalog
@@ -180,11 +181,12 @@ struct tb_daemon {
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;
-    uint64_t check_paid; /* rows, by turns since the last check (daemon_check.h) */
-    bool woken;          /* something was marked that the dispatcher has to look at */
-    bool turning;        /* it does */
-    bool room_freed;     /* in the arena, or the catalog lets go of some: waiters for room ask again */
-    bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
+    struct tb_backup *backup; /* a copy of the store that is being made; NULL: none */
+    uint64_t check_paid;      /* rows, by turns since the last check (daemon_check.h) */
+    bool woken;               /* something was marked that the dispatcher has to look at */
+    bool turning;             /* it does */
+    bool room_freed; /* in the arena, or the catalog lets go of some: who waits for room asks again */
+    bool opening;    /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool drain_asked; /* by an operator: the next tick begins it */
     bool fault;       /* something that must not happen did: exit code 1 */

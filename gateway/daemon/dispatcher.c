@@ -13,6 +13,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/daemon/catalog_todos.h"
+#include "gateway/daemon/control/backup_commands.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/daemon_check.h"
@@ -118,6 +119,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         d->woken = false;
         tb_reload_follow(d);
         saved_follow(d);
+        tb_backup_follow(d);
         tb_models_follow(d);
         requests_again(d);
         todos_do(d);

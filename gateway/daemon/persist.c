@@ -19,6 +19,7 @@
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/shutdown.h"
+#include "gateway/store/store_backup.h"
 #include "gateway/store/store_writer.h"
 
 #define WAITING_MAX 256
@@ -158,6 +159,7 @@ static void row_end(struct waiting *w)
 {
     if (is_question(w) && w->row.model != NULL) w->row.model->dropped = true;
     if (w->row.kind == TB_STORE_SIGNED) tb_free(w->row.said.bytes);
+    if (w->row.kind == TB_STORE_BACKUP) tb_store_backup_let_go(w->row.backup);
 }
 
 /* The writer has a batch. */
@@ -535,6 +537,17 @@ void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, con
     const struct tb_store_signed said = {*what, copy, count};
     *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_SIGNED, .said = said}, .followed = true};
     if (!d->store_down) writer_feed(d);
+}
+
+bool tb_persist_backup(struct tb_daemon *d, struct tb_store_backup *backup)
+{
+    struct tb_persist *p = d->persist;
+    TB_ASSERT(backup != NULL);
+    if (p == NULL || d->store_down || p->count + 1 >= WAITING_MAX)
+        return false; /* the last place is a change's */
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_BACKUP, .backup = backup}, .followed = true};
+    writer_feed(d);
+    return true;
 }
 
 /* ---- opening and closing ---- */

@@ -1,5 +1,6 @@
 /* persist_links.h - what the links want kept: bytes of a day, streams of a path, doubts of a model,
- * statements of a home, the incarnation that a peer has seen. */
+ * statements of a home, the incarnation that a peer has seen; and a copy of the store, for an
+ * operator. */
 #ifndef TB_DAEMON_PERSIST_LINKS_H
 #define TB_DAEMON_PERSIST_LINKS_H
 
@@ -22,5 +23,8 @@ void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, con
 /* Raises it above that, which a peer says that it has seen, or a good step towards it; links say
  * it once it is on disk. */
 void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
+/* Asks for one step of a copy: tb_store_backup_is_due says once that the queue has let go of it.
+ * False: the queue is full, or the store is down. */
+bool tb_persist_backup(struct tb_daemon *d, struct tb_store_backup *backup);
 
 #endif

@@ -22,7 +22,7 @@
 #define TB_SEAL_HEADER_BYTES 64u
 #define TB_SEAL_MORE         40u /* a unit has so many bytes more than its plain text */
 
-enum tb_seal_purpose { TB_SEAL_ANCHOR = 1, TB_SEAL_STORE = 2 };
+enum tb_seal_purpose { TB_SEAL_ANCHOR = 1, TB_SEAL_STORE = 2, TB_SEAL_BACKUP = 3 };
 
 struct tb_seal;
 

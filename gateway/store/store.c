@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "gateway/store/store_audit.h"
+#include "gateway/store/store_backup.h"
 #include "gateway/store/store_statements.h"
 
 /* Rows of a model's versions that ended. A catalog remembers 8 of a model; the others would only be
@@ -301,6 +302,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
     case TB_STORE_MODEL_ASKED:
         row->model->read = tb_store_model(s, row->model) == TB_OK; /* rows of others are sound all the same */
         return TB_OK;
+    case TB_STORE_BACKUP:
+        return TB_OK; /* behind the transaction */
     }
     return TB_BAD_ARGUMENT;
 }
@@ -314,5 +317,8 @@ enum tb_status tb_store_rows(struct tb_store *s, struct tb_store_row *rows, uint
     for (uint32_t i = 0; status == TB_OK && i < count; i++)
         status = row_put(s, &rows[i]);
     s->batch = false;
-    return tb_store_transaction_end(s, status);
+    status = tb_store_transaction_end(s, status);
+    for (uint32_t i = 0; status == TB_OK && i < count; i++)
+        if (rows[i].kind == TB_STORE_BACKUP) tb_store_backup_step(s, rows[i].backup);
+    return status;
 }

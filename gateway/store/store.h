@@ -17,6 +17,7 @@
 #include "gateway/store/audit_record.h"
 
 struct tb_store;
+struct tb_store_backup;
 
 #define TB_STORE_MAGIC "SQLite format 3" /* begins a file in clear */
 
@@ -142,7 +143,8 @@ enum tb_store_row_kind {
     TB_STORE_SIGNED,
     TB_STORE_RECORD,
     TB_STORE_RECORDS_ASKED,
-    TB_STORE_MODEL_ASKED
+    TB_STORE_MODEL_ASKED,
+    TB_STORE_BACKUP
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -155,9 +157,10 @@ struct tb_store_row {
         struct tb_store_doubt doubt;
         struct tb_store_signed said;
         struct tb_audit_record record;
-        struct tb_audit_query *asked; /* filled; the owner's */
-        struct tb_store_model *model; /* likewise */
-        uint64_t incarnation;         /* at least; what it is once written. Without an audit line */
+        struct tb_audit_query *asked;   /* filled; the owner's */
+        struct tb_store_model *model;   /* likewise */
+        struct tb_store_backup *backup; /* likewise: one step, behind the transaction */
+        uint64_t incarnation;           /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
     uint64_t wall_ms;

@@ -18,14 +18,17 @@
 #include "base/private_file.h"
 #include "base/system_calls.h"
 #include "gateway/store/store_audit.h"
+#include "gateway/store/store_backup.h"
 #include "gateway/store/store_load.h"
 #include "gateway/store/store_statements.h"
 
 #define SCHEMA_VERSION "1"
-#define OPEN_BUSY_MS   2000
-#define AUDIT_BYTES    (UINT64_C(16) << 20) /* until the configuration says another bound */
-#define AUDIT_DAYS     400
-#define BUSY_MS        500 /* a write that is locked out so long says so, and is tried again later */
+/* PRAGMA user_version: other tables have another number. 0: of a release before there was one. */
+#define TABLES       2
+#define OPEN_BUSY_MS 2000
+#define AUDIT_BYTES  (UINT64_C(16) << 20) /* until the configuration says another bound */
+#define AUDIT_DAYS   400
+#define BUSY_MS      500 /* a write that is locked out so long says so, and is tried again later */
 
 static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -56,7 +59,7 @@ static const char schema_sql[] =
     "NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS model(name TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;"
-    "DROP TABLE IF EXISTS audit;" /* of releases before the record, which nobody could list */
+    "DROP TABLE IF EXISTS audit;" /* of releases before the record (layout_keep) */
     "CREATE TABLE IF NOT EXISTS record(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
     " minute INTEGER, share INTEGER NOT NULL, action TEXT NOT NULL, identity TEXT NOT NULL,"
     " object TEXT NOT NULL, origin TEXT NOT NULL, result TEXT NOT NULL, count INTEGER NOT NULL,"
@@ -66,6 +69,48 @@ static const char schema_sql[] =
     " result);"
     "CREATE INDEX IF NOT EXISTS record_share ON record(share, id);"
     "CREATE TABLE IF NOT EXISTS setting(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
+
+/* A number that a statement answers; 0 where it answers none. */
+static int64_t number_of(struct tb_store *s, const char *sql)
+{
+    sqlite3_stmt *st = NULL;
+    int64_t number = 0;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        number = sqlite3_column_int64(st, 0);
+    (void)sqlite3_finalize(st);
+    return number;
+}
+
+/* P9: the release before may run again with this store, which has its tables all the same; what it
+ * wrote into the one that goes is in a copy. A store that it had meanwhile has that table again. */
+static enum tb_status layout_keep(struct tb_store *s, const char *path, bool *older_out)
+{
+    static const char table[] = "SELECT COUNT(*) FROM sqlite_master WHERE type='table' AND name=";
+    char sql[128], name[4096];
+    (void)snprintf(sql, sizeof sql, "%s'meta'", table);
+    const bool fresh = number_of(s, sql) == 0;
+    (void)snprintf(sql, sizeof sql, "%s'audit'", table);
+    const bool had = number_of(s, sql) != 0;
+    *older_out = number_of(s, "PRAGMA user_version") < TABLES;
+    if (fresh || !(*older_out || had)) return TB_OK;
+    if (snprintf(name, sizeof name, "%s.before-%d", path, TABLES) >= (int)sizeof name) return TB_BAD_ARGUMENT;
+    return tb_store_keep_as(s, name, s->error);
+}
+
+/* All of it or nothing: a start that was killed in between finds what the release before left. */
+static enum tb_status tables_make(struct tb_store *s, const char *path)
+{
+    char version[64] = "COMMIT";
+    bool older = false;
+    const enum tb_status status = layout_keep(s, path, &older);
+    if (status != TB_OK) return status;
+    if (older) (void)snprintf(version, sizeof version, "PRAGMA user_version=%d; COMMIT", TABLES);
+    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK &&
+        sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) == SQLITE_OK &&
+        sqlite3_exec(s->db, version, NULL, NULL, NULL) == SQLITE_OK)
+        return TB_OK;
+    return tb_store_failed(s, "making tables");
+}
 
 static enum tb_status schema_check(struct tb_store *s)
 {
@@ -129,7 +174,7 @@ void tb_store_library_faults(void)
 }
 
 /* Incarnation 0: the store is new. A file without a name was written by a release that gave
- * none. */
+ * none. A backup says that it is one: a filesystem may not tell one file from another. */
 static enum tb_status origin_find(struct tb_store *s)
 {
     sqlite3_stmt *st = s->st[ST_incarnation_get];
@@ -143,7 +188,8 @@ static enum tb_status origin_find(struct tb_store *s)
     st = s->st[ST_file_get];
     const int rc = sqlite3_step(st);
     const char *was = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
-    const bool other = was != NULL && s->file[0] != '\0' && strcmp(was, s->file) != 0;
+    const bool copy = was != NULL && strcmp(was, TB_STORE_IS_BACKUP) == 0;
+    const bool other = copy || (was != NULL && s->file[0] != '\0' && strcmp(was, s->file) != 0);
     s->origin = fresh ? TB_STORE_NEW : other ? TB_STORE_RESTORED : TB_STORE_SAME;
     sqlite3_reset(st);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading the file's name");
@@ -225,8 +271,8 @@ static enum tb_status open_db(struct tb_store *s, const char *path, const struct
                                   "PRAGMA cache_size=-256; PRAGMA temp_store=MEMORY;";
     if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
         return tb_store_failed(s, "setting WAL mode");
-    if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK)
-        return tb_store_failed(s, "making tables");
+    status = tables_make(s, path);
+    if (status != TB_OK) return status;
     status = schema_check(s);
     if (status != TB_OK) return status;
     status = tb_store_prepare_all(s);

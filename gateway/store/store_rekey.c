@@ -30,19 +30,14 @@ void tb_store_file_name(int fd, char out[TB_STORE_FILE_NAME_BYTES])
                    born ? (unsigned long long)x.stx_btime.tv_sec : 0, born ? x.stx_btime.tv_nsec : 0);
 }
 
-struct side {
-    struct tb_store_vfs *vfs;
-    sqlite3 *db;
-};
-
-static void side_close(struct side *s)
+void tb_store_side_close(struct tb_store_side *s)
 {
     (void)sqlite3_close(s->db);
     tb_store_vfs_close(s->vfs);
-    *s = (struct side){NULL, NULL};
+    *s = (struct tb_store_side){NULL, NULL};
 }
 
-static bool side_open(struct side *s, const char *path, const struct tb_disk_key *key)
+bool tb_store_side_open(struct tb_store_side *s, const char *path, const struct tb_disk_key *key)
 {
     static const char pragmas[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; "
                                   "PRAGMA synchronous=FULL;";
@@ -53,7 +48,7 @@ static bool side_open(struct side *s, const char *path, const struct tb_disk_key
 }
 
 /* A start that ended before its first page was written leaves nothing to copy. */
-static bool count_pages(const struct side *from, int *count_out)
+static bool count_pages(const struct tb_store_side *from, int *count_out)
 {
     sqlite3_stmt *st = NULL;
     const bool good = sqlite3_prepare_v2(from->db, "PRAGMA page_count", -1, &st, NULL) == SQLITE_OK &&
@@ -63,7 +58,7 @@ static bool count_pages(const struct side *from, int *count_out)
     return good;
 }
 
-static bool copy(const struct side *from, const struct side *to)
+static bool copy(const struct tb_store_side *from, const struct tb_store_side *to)
 {
     if (sqlite3_exec(to->db, "PRAGMA journal_mode=MEMORY", NULL, NULL, NULL) != SQLITE_OK) return false;
     sqlite3_backup *backup = sqlite3_backup_init(to->db, "main", from->db, "main");
@@ -73,7 +68,7 @@ static bool copy(const struct side *from, const struct side *to)
 }
 
 /* P3: a store that was put back from a copy stays one; any other is the process's own still. */
-static bool rename_inside(const struct side *to, const char *was, const char *is)
+static bool rename_inside(const struct tb_store_side *to, const char *was, const char *is)
 {
     sqlite3_stmt *st = NULL;
     const bool bound = sqlite3_prepare_v2(to->db, "UPDATE meta SET value=?1 WHERE name='file' AND value=?2",
@@ -85,7 +80,7 @@ static bool rename_inside(const struct side *to, const char *was, const char *is
     return done;
 }
 
-static const char *words(const struct side *from, const struct side *to)
+static const char *words(const struct tb_store_side *from, const struct tb_store_side *to)
 {
     if (to->db != NULL && sqlite3_errcode(to->db) != SQLITE_OK) return sqlite3_errmsg(to->db);
     if (from->db != NULL && sqlite3_errcode(from->db) != SQLITE_OK) return sqlite3_errmsg(from->db);
@@ -103,7 +98,7 @@ static bool sync_at(const char *path, int flags)
 }
 
 /* Its log is in it now, or its pages would be lost with the log. */
-static bool has_no_log(const char *path)
+bool tb_store_has_no_log(const char *path)
 {
     char log[PATH_BYTES];
     struct stat st;
@@ -116,23 +111,23 @@ static bool put_in_place(const char *path, const char *beside)
 {
     char folder[PATH_BYTES];
     (void)snprintf(folder, sizeof folder, "%s", path);
-    return has_no_log(path) && has_no_log(beside) && sync_at(beside, 0) && tb_sys_rename(beside, path) == 0 &&
-           sync_at(dirname(folder), O_DIRECTORY);
+    return tb_store_has_no_log(path) && tb_store_has_no_log(beside) && sync_at(beside, 0) &&
+           tb_sys_rename(beside, path) == 0 && sync_at(dirname(folder), O_DIRECTORY);
 }
 
 static bool write_beside(const struct tb_store_rekey *r, const char *beside, int fd, char error_out[256])
 {
-    struct side from = {NULL, NULL}, to = {NULL, NULL};
+    struct tb_store_side from = {NULL, NULL}, to = {NULL, NULL};
     char was[TB_STORE_FILE_NAME_BYTES], is[TB_STORE_FILE_NAME_BYTES];
     tb_store_file_name(r->fd, was);
     tb_store_file_name(fd, is);
     int pages = 0;
-    const bool good = side_open(&from, r->path, r->from) && side_open(&to, beside, r->to) &&
+    const bool good = tb_store_side_open(&from, r->path, r->from) && tb_store_side_open(&to, beside, r->to) &&
                       count_pages(&from, &pages) &&
                       (pages == 0 || (copy(&from, &to) && rename_inside(&to, was, is)));
     if (!good) (void)snprintf(error_out, 256, "writing it anew under disk.key: %.150s", words(&from, &to));
-    side_close(&to);
-    side_close(&from);
+    tb_store_side_close(&to);
+    tb_store_side_close(&from);
     return good;
 }
 

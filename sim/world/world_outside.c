@@ -317,6 +317,11 @@ void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_sta
     (void)control, (void)ticket, (void)status;
 }
 
+void tb_control_release_file(struct tb_control *control, uint64_t ticket, int fd)
+{
+    (void)control, (void)ticket, (void)fd;
+}
+
 uint32_t tb_control_files(struct tb_control *control, int fds_out[TB_CONTROL_FILES_MAX])
 {
     (void)control;

@@ -166,7 +166,7 @@ def ends_with(site, what, why):
 
 
 READS = ["status", "versions", "streams", "lag", "chains", "config", "events"]
-CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "drain", "verify", "audit", "reload"]
+CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "drain", "verify", "audit", "reload", "backup"]
 
 
 @scenario

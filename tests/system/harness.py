@@ -111,7 +111,7 @@ class Site:
         self.new_home = True  # until it answers for the first time it is a first installation, and says so
         self.root = {}        # keys of no section
         self.daemon = None
-        self.starts = 0
+        self.starts, self.tombolo, self.tombolod, self.old = 0, TOMBOLO, TOMBOLOD, False  # old: a release that signs nothing (old_release.py)
         self.env = {}         # of the daemon
         self.prefix = []      # what the daemon is started through: SmallDisk.enter
         self.worker_prefix = []  # and its workers: into a network namespace
@@ -183,7 +183,7 @@ class Site:
         config.write_text(self.config_text())
         self.starts += 1
         first = ["--new-home"] if self.new_home else []
-        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *first, *self.arguments],
+        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, self.tombolod, "--config", config, *first, *self.arguments],
                               self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **self.env, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
@@ -260,7 +260,7 @@ class Site:
     def cli(self, *args, check=True, prefix=(), **kwargs):
         env = dict(os.environ, TOMBOLO_GATEWAY=f"unix:{self.session_socket}",
                    TOMBOLO_CONTROL=str(self.control_socket))
-        done = subprocess.run([*prefix, str(TOMBOLO), *map(str, args)], env=env, capture_output=True, text=True,
+        done = subprocess.run([*prefix, str(self.tombolo), *map(str, args)], env=env, capture_output=True, text=True,
                               timeout=PATIENCE_S * 2, **kwargs)
         if check and done.returncode != 0:
             raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")

@@ -147,7 +147,45 @@ struct line {
     char *bytes;
     size_t used;
     size_t cap;
+    int *file; /* that comes ahead of the line; NULL: none is asked for, and none is taken */
 };
+
+/* The first descriptor is kept, and those that nobody asked for are closed. True: there was one. */
+static bool files_take(struct msghdr *m, int *file_out)
+{
+    bool any = false;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head != NULL; head = CMSG_NXTHDR(m, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+        const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+            any = true;
+            if (*file_out < 0)
+                *file_out = fd;
+            else
+                (void)close(fd);
+        }
+    }
+    return any;
+}
+
+/* As recv. The byte that a descriptor came with is none of the line. */
+static ssize_t receive_some(int fd, struct line *l)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * 4)];
+    } room;
+    char *at = l->bytes + l->used;
+    if (l->file == NULL || l->used > 0) return recv(fd, at, l->cap - l->used, 0);
+    struct iovec piece = {.iov_base = at, .iov_len = l->cap - l->used};
+    struct msghdr m = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes, .msg_controllen = sizeof room.bytes};
+    ssize_t got = tb_sys_recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    if (got > 0 && files_take(&m, l->file)) memmove(at, at + 1, (size_t)--got);
+    return got;
+}
 
 static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, char error[512])
 {
@@ -162,7 +200,9 @@ static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, cha
             l->bytes = larger;
             l->cap = more;
         }
-        const ssize_t got = recv(fd, l->bytes + l->used, l->cap - l->used, 0);
+        const int before = l->file != NULL ? *l->file : -1;
+        const ssize_t got = receive_some(fd, l);
+        if (got == 0 && l->file != NULL && *l->file != before) continue; /* the descriptor's byte alone */
         if (got == 0)
             return refuse(error, TB_GATEWAY_AWAY, "the gateway closed the connection before it answered");
         if (got > 0) {
@@ -211,13 +251,21 @@ enum tb_status tb_control_client_reply(const char *text, size_t count, json_t **
     return status == TB_OK ? TB_PEER_GARBLED : status;
 }
 
-static enum tb_status converse(int fd, const char *line, const struct tb_control_send *files,
-                               tb_time_ns until, json_t **reply_out, char error[512])
+/* A question, and the descriptors that go and come beside it. */
+struct talk {
+    const char *line;
+    const struct tb_control_send *files; /* NULL: none */
+    int *file_out;                       /* NULL: none */
+};
+
+static enum tb_status converse(int fd, const struct talk *talk, tb_time_ns until, json_t **reply_out,
+                               char error[512])
 {
-    struct line answer = {0};
+    const char *line = talk->line;
+    struct line answer = {.file = talk->file_out};
     size_t sent = 0;
     TB_ASSERT(strchr(line, '\n') == NULL); /* the gateway takes a line for a request */
-    enum tb_status s = send_files(fd, files, line, until, &sent, error);
+    enum tb_status s = send_files(fd, talk->files, line, until, &sent, error);
     if (s != TB_OK) return s;
     s = send_line(fd, line + sent, strlen(line) - sent, until, error);
     if (s != TB_OK) return s;
@@ -229,15 +277,8 @@ static enum tb_status converse(int fd, const char *line, const struct tb_control
     return s;
 }
 
-enum tb_status tb_control_client_ask(const char *path, json_t *request, uint32_t timeout_ms,
-                                     json_t **reply_out, char error[512])
-{
-    return tb_control_client_ask_with(path, request, NULL, timeout_ms, reply_out, error);
-}
-
-enum tb_status tb_control_client_ask_with(const char *path, json_t *request,
-                                          const struct tb_control_send *files, uint32_t timeout_ms,
-                                          json_t **reply_out, char error[512])
+static enum tb_status ask(const char *path, json_t *request, struct talk *talk, uint32_t timeout_ms,
+                          json_t **reply_out, char error[512])
 {
     TB_ASSERT(request == NULL || json_is_object(request));
     int fd = -1;
@@ -246,12 +287,42 @@ enum tb_status tb_control_client_ask_with(const char *path, json_t *request,
     if (request != NULL && json_object_set_new(request, "schema", json_integer(1)) == 0)
         line = json_dumps(request, JSON_COMPACT);
     if (line == NULL) return refuse(error, TB_SITE_NOMEM, "no memory for a request");
+    talk->line = line;
     enum tb_status s = connect_to(path, &fd, error);
     if (s == TB_OK) {
-        s = converse(fd, line, files, until, reply_out, error);
+        s = converse(fd, talk, until, reply_out, error);
         (void)close(fd);
     }
     TB_ASSERT(s != TB_OK || json_is_object(*reply_out));
     free(line);
     return s;
+}
+
+enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
+                              char error[512])
+{
+    return tb_control_client_ask_with(path, request, NULL, timeout_ms, reply_out, error);
+}
+
+enum tb_status tb_control_client_ask_with(const char *path, json_t *request,
+                                          const struct tb_control_send *files, uint32_t timeout_ms,
+                                          json_t **reply_out, char error[512])
+{
+    struct talk talk = {.files = files};
+    return ask(path, request, &talk, timeout_ms, reply_out, error);
+}
+
+enum tb_status tb_control_ask_file(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
+                                   int *file_out, char error[512])
+{
+    struct talk talk = {.file_out = file_out};
+    *file_out = -1;
+    const enum tb_status s = ask(path, request, &talk, timeout_ms, reply_out, error);
+    if (s == TB_OK && *file_out >= 0) return TB_OK;
+    if (*file_out >= 0) (void)close(*file_out);
+    *file_out = -1;
+    if (s != TB_OK) return s;
+    json_decref(*reply_out);
+    *reply_out = NULL;
+    return refuse(error, TB_PEER_GARBLED, "the gateway's answer came without its file");
 }

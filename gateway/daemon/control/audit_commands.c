@@ -45,8 +45,8 @@ static void object_of(const json_t *request, char out[TB_AUDIT_OBJECT_BYTES])
     }
 }
 
-static enum tb_status audited(const char *action, tb_control_fn fn, struct tb_daemon *d,
-                              const json_t *request, json_t *reply, char *error)
+enum tb_status tb_audited(const char *action, tb_control_fn fn, struct tb_daemon *d, const json_t *request,
+                          json_t *reply, char *error)
 {
     char who[TB_OPERATOR_BYTES], object[TB_AUDIT_OBJECT_BYTES];
     if (json_is_true(json_object_get(request, "dry_run"))) return fn(d, request, reply, error); /* no act */
@@ -77,22 +77,22 @@ enum tb_status tb_audited_refusal(void *user, const json_t *request, json_t *rep
 
 enum tb_status tb_audited_withdraw(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("withdraw", tb_withdraw_command, user, request, reply, error);
+    return tb_audited("withdraw", tb_withdraw_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_pin(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("pin", tb_pin_command, user, request, reply, error);
+    return tb_audited("pin", tb_pin_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("unpin", tb_unpin_command, user, request, reply, error);
+    return tb_audited("unpin", tb_unpin_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("rollback", tb_rollback_command, user, request, reply, error);
+    return tb_audited("rollback", tb_rollback_command, user, request, reply, error);
 }
 
 /* Without a limit it only shows, and without a folder it only asks how far the other one is. */
@@ -102,7 +102,7 @@ enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply
                          json_object_get(request, "schedule") != NULL ||
                          json_object_get(request, "day_bytes") != NULL;
     if (!changes) return tb_limits_command(user, request, reply, error);
-    return audited("limit", tb_limits_command, user, request, reply, error);
+    return tb_audited("limit", tb_limits_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error)
@@ -114,7 +114,7 @@ enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply
         snprintf(error, ERROR_BYTES, "adopt cannot be tried: it reads the files to know what they have");
         return TB_BAD_ARGUMENT;
     }
-    return audited("adopt", tb_adopt_command, user, request, reply, error);
+    return tb_audited("adopt", tb_adopt_command, user, request, reply, error);
 }
 
 /* The end begins with the next tick, so that this answer goes out before it. */
@@ -134,7 +134,7 @@ static enum tb_status drain_command(void *user, const json_t *request, json_t *r
 
 enum tb_status tb_audited_drain(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("drain", drain_command, user, request, reply, error);
+    return tb_audited("drain", drain_command, user, request, reply, error);
 }
 
 /* ---- the record ---- */

@@ -5,6 +5,11 @@
 
 #include "gateway/daemon/control/control.h"
 
+struct tb_daemon;
+
+/* The command `fn`, with its row: for files of commands of their own. */
+enum tb_status tb_audited(const char *action, tb_control_fn fn, struct tb_daemon *d, const json_t *request,
+                          json_t *reply, char *error);
 enum tb_status tb_audited_withdraw(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_pin(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply, char *error);

@@ -400,21 +400,39 @@ uint64_t tb_control_ticket(struct tb_control *control)
     return ++control->tickets;
 }
 
-void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status)
+/* NULL: it is gone. */
+static struct client *asked_by(const struct tb_control *control, uint64_t ticket)
 {
     TB_ASSERT(ticket > 0 && (control == NULL || ticket <= control->tickets));
-    for (struct client *c = control != NULL ? control->clients : NULL; c != NULL; c = c->next) {
-        if (c->later == NULL || c->ticket != ticket) continue;
-        json_t *reply = c->later;
-        c->later = NULL;
-        if (status != TB_OK) {
-            json_decref(reply);
-            reply = reply_failed(status, "");
-        }
-        client_reply(c, reply);
-        if (c->reply == NULL && !c->closing) client_lines(c); /* what came meanwhile */
-        return;
+    for (struct client *c = control != NULL ? control->clients : NULL; c != NULL; c = c->next)
+        if (c->later != NULL && c->ticket == ticket) return c;
+    return NULL;
+}
+
+static void client_release(struct client *c, enum tb_status status)
+{
+    json_t *reply = c->later;
+    c->later = NULL;
+    if (status != TB_OK) {
+        json_decref(reply);
+        reply = reply_failed(status, "");
     }
+    client_reply(c, reply);
+    if (c->reply == NULL && !c->closing) client_lines(c); /* what came meanwhile */
+}
+
+void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status)
+{
+    struct client *c = asked_by(control, ticket);
+    if (c != NULL) client_release(c, status);
+}
+
+/* A client that reads has room for a byte: nothing else is on its way to it. */
+void tb_control_release_file(struct tb_control *control, uint64_t ticket, int fd)
+{
+    struct client *c = asked_by(control, ticket);
+    TB_ASSERT(fd >= 0);
+    if (c != NULL) client_release(c, tb_chan_send_fds(c->chan, &fd, 1) == TB_OK ? TB_OK : TB_SITE_IO);
 }
 
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out)

@@ -44,6 +44,9 @@ void tb_control_operator(const struct tb_control *control, char who_out[TB_OPERA
 uint64_t tb_control_ticket(struct tb_control *control);
 /* Sends that reply, or with another status than TB_OK a refusal. A client that is gone is fine. */
 void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status);
+/* The same with a descriptor, which stays the caller's: it goes with one byte, 'F', ahead of the
+ * reply's line. */
+void tb_control_release_file(struct tb_control *control, uint64_t ticket, int fd);
 /* In a command: the descriptors that came with its request, the caller's from here on. 0 outside
  * of a command, or where `control` is NULL. */
 #define TB_CONTROL_FILES_MAX   512u

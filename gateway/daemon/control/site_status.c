@@ -15,6 +15,7 @@
 #include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/audit_commands.h"
+#include "gateway/daemon/control/backup_commands.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
@@ -591,19 +592,45 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},        {"versions", cmd_versions},           {"streams", tb_status_streams},
-    {"lag", tb_status_lag},        {"chains", tb_status_chains},         {"withdraw", tb_audited_withdraw},
-    {"pin", tb_audited_pin},       {"unpin", tb_audited_unpin},          {"rollback", tb_audited_rollback},
-    {"limit", tb_audited_limit},   {"adopt", tb_audited_adopt},          {"drain", tb_audited_drain},
-    {"audit", tb_audit_command},   {"events", tb_events_command},        {"verify", tb_verify_command},
-    {"reload", tb_reload_command}, {"config", tb_reload_config_command}, {NULL, NULL},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},
+    {"unpin", tb_audited_unpin},
+    {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},
+    {"adopt", tb_audited_adopt},
+    {"drain", tb_audited_drain},
+    {"audit", tb_audit_command},
+    {"events", tb_events_command},
+    {"verify", tb_verify_command},
+    {"reload", tb_reload_command},
+    {"config", tb_reload_config_command},
+    {"backup", tb_audited_backup},
+    {NULL, NULL},
 };
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},         {"versions", cmd_versions},    {"streams", tb_status_streams},
-    {"lag", tb_status_lag},         {"chains", tb_status_chains},  {"withdraw", tb_audited_refusal},
-    {"pin", tb_audited_refusal},    {"unpin", tb_audited_refusal}, {"rollback", tb_audited_refusal},
-    {"limit", tb_audited_refusal},  {"adopt", tb_audited_refusal}, {"drain", tb_audited_refusal},
-    {"verify", tb_audited_refusal}, {"audit", tb_audited_refusal}, {"reload", tb_audited_refusal},
-    {"config", tb_reload_config_command},  {"events", tb_events_command}, {NULL, NULL},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_audited_refusal},
+    {"pin", tb_audited_refusal},
+    {"unpin", tb_audited_refusal},
+    {"rollback", tb_audited_refusal},
+    {"limit", tb_audited_refusal},
+    {"adopt", tb_audited_refusal},
+    {"drain", tb_audited_refusal},
+    {"verify", tb_audited_refusal},
+    {"audit", tb_audited_refusal},
+    {"reload", tb_audited_refusal},
+    {"config", tb_reload_config_command},
+    {"events", tb_events_command},
+    {"backup", tb_audited_refusal},
+    {NULL, NULL},
 };

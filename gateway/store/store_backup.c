@@ -1,0 +1,207 @@
+/* store_backup.c - see store_backup.h. SQLite's own backup keeps the copy true while the same
+ * connection writes: a page that was copied is copied again when it changes. */
+#include "gateway/store/store_backup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "base/system_calls.h"
+#include "gateway/store/store_rekey.h"
+#include "gateway/store/store_statements.h"
+
+#define PATH_BYTES 4096
+#define BESIDE     ".backup"
+#define STEP_PAGES 256  /* P6: rows that wait for the thread wait for 1 MiB, not for the store */
+#define BUSY_MAX   1000 /* steps that another process, such as the sqlite3 shell, may hold up */
+
+struct tb_store_backup {
+    char beside[PATH_BYTES];
+    struct tb_store_side to;
+    sqlite3_backup *copy; /* NULL: not begun, or finished */
+    uint32_t busy;
+    int fd;
+    bool due, over;
+    enum tb_status status;
+    char error[256];
+};
+
+enum tb_status tb_store_backup_new(const char *path, struct tb_store_backup **backup_out)
+{
+    struct tb_store_backup *b = tb_calloc(1, sizeof *b);
+    if (b == NULL) return TB_SITE_NOMEM;
+    b->fd = -1;
+    if (snprintf(b->beside, sizeof b->beside, "%s" BESIDE, path) >= (int)sizeof b->beside) {
+        tb_free(b);
+        return TB_BAD_ARGUMENT;
+    }
+    *backup_out = b;
+    return TB_OK;
+}
+
+/* No name of it is left. */
+static void clear_away(const struct tb_store_backup *b)
+{
+    static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
+    char path[PATH_BYTES + 16];
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s%s", b->beside, ends[i]);
+        (void)unlink(path);
+    }
+}
+
+static void end(struct tb_store_backup *b, enum tb_status status, const char *why)
+{
+    TB_ASSERT(!b->over);
+    if (b->copy != NULL) (void)sqlite3_backup_finish(b->copy);
+    b->copy = NULL;
+    tb_store_side_close(&b->to);
+    clear_away(b);
+    b->over = true;
+    b->status = status;
+    if (why != NULL) (void)snprintf(b->error, sizeof b->error, "the store could not be copied: %.200s", why);
+}
+
+static const char *why_of(struct tb_store *s, const struct tb_store_backup *b)
+{
+    if (b->to.db != NULL && sqlite3_errcode(b->to.db) != SQLITE_OK) return sqlite3_errmsg(b->to.db);
+    return sqlite3_errcode(s->db) != SQLITE_OK ? sqlite3_errmsg(s->db) : "no memory";
+}
+
+/* Nobody waits for its disk: it is read as soon as it is whole, and a crash takes it away. */
+static void begin(struct tb_store *s, struct tb_store_backup *b)
+{
+    static const char pragmas[] = "PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY";
+    clear_away(b);
+    const int fd = tb_sys_open(b->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        end(b, TB_SITE_STORE, strerror(errno));
+        return;
+    }
+    (void)close(fd);
+    if (!tb_store_side_open(&b->to, b->beside, s->key) ||
+        sqlite3_exec(b->to.db, pragmas, NULL, NULL, NULL) != SQLITE_OK) {
+        end(b, TB_SITE_STORE, why_of(s, b));
+        return;
+    }
+    b->copy = sqlite3_backup_init(b->to.db, "main", s->db, "main");
+    if (b->copy == NULL) end(b, TB_SITE_STORE, why_of(s, b));
+}
+
+/* P2: whoever starts with it asks others which runs they remember. */
+static bool mark(const struct tb_store_side *to)
+{
+    static const char sql[] = "INSERT OR REPLACE INTO meta VALUES('file','" TB_STORE_IS_BACKUP "')";
+    return sqlite3_exec(to->db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+/* Its log is in it, or its last pages would be lost. */
+static void finish(struct tb_store *s, struct tb_store_backup *b)
+{
+    const int rc = sqlite3_backup_finish(b->copy);
+    b->copy = NULL;
+    if (rc != SQLITE_OK || !mark(&b->to)) {
+        end(b, TB_SITE_STORE, why_of(s, b));
+        return;
+    }
+    tb_store_side_close(&b->to);
+    if (!tb_store_has_no_log(b->beside)) {
+        end(b, TB_SITE_STORE, "its log was not taken in");
+        return;
+    }
+    b->fd = tb_sys_open(b->beside, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+    end(b, b->fd >= 0 ? TB_OK : TB_SITE_STORE, b->fd >= 0 ? NULL : strerror(errno));
+}
+
+void tb_store_backup_step(struct tb_store *s, struct tb_store_backup *b)
+{
+    TB_ASSERT(sqlite3_get_autocommit(s->db)); /* SQLite copies nothing that is being changed */
+    if (b->over) return;
+    if (b->copy == NULL) {
+        begin(s, b);
+        return;
+    }
+    const int rc = sqlite3_backup_step(b->copy, STEP_PAGES);
+    if (rc == SQLITE_DONE)
+        finish(s, b);
+    else if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
+        b->busy++;
+    else if (rc != SQLITE_OK)
+        end(b, TB_SITE_STORE, sqlite3_errstr(rc));
+    if (!b->over && b->busy > BUSY_MAX) end(b, TB_SITE_STORE, "another process holds it");
+}
+
+void tb_store_backup_let_go(struct tb_store_backup *b)
+{
+    b->due = true;
+}
+
+bool tb_store_backup_is_due(struct tb_store_backup *b)
+{
+    const bool due = b->due;
+    b->due = false;
+    return due;
+}
+
+bool tb_store_backup_is_over(const struct tb_store_backup *b)
+{
+    return b->over;
+}
+
+enum tb_status tb_store_backup_take(struct tb_store_backup *b, int *fd_out, char error_out[256])
+{
+    TB_ASSERT(b->over && (b->status != TB_OK || b->fd >= 0));
+    if (b->status == TB_OK) {
+        *fd_out = b->fd;
+        b->fd = -1;
+    } else {
+        (void)snprintf(error_out, 256, "%s", b->error);
+    }
+    return b->status;
+}
+
+void tb_store_backup_free(struct tb_store_backup *b)
+{
+    if (b == NULL) return;
+    if (b->copy != NULL || b->to.db != NULL) end(b, TB_SITE_STORE, "it was given up");
+    if (b->fd >= 0) (void)close(b->fd);
+    tb_free(b);
+}
+
+/* ---- before the tables change ---- */
+
+static bool copy_whole(struct tb_store *s, const char *name)
+{
+    struct tb_store_side to = {NULL, NULL};
+    bool good = tb_store_side_open(&to, name, s->key) &&
+                sqlite3_exec(to.db, "PRAGMA journal_mode=MEMORY", NULL, NULL, NULL) == SQLITE_OK;
+    sqlite3_backup *copy = good ? sqlite3_backup_init(to.db, "main", s->db, "main") : NULL;
+    good = copy != NULL && sqlite3_backup_step(copy, -1) == SQLITE_DONE;
+    good = sqlite3_backup_finish(copy) == SQLITE_OK && good;
+    tb_store_side_close(&to);
+    return good && tb_store_has_no_log(name);
+}
+
+/* P3: it has its name once it is on the disk. */
+enum tb_status tb_store_keep_as(struct tb_store *s, const char *name, char error_out[256])
+{
+    struct tb_store_backup part = {.fd = -1};
+    bool good = snprintf(part.beside, sizeof part.beside, "%s" BESIDE, name) < (int)sizeof part.beside;
+    if (good) clear_away(&part);
+    const int fd =
+        good ? tb_sys_open(part.beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    good = fd >= 0 && copy_whole(s, part.beside) && tb_sys_fsync(fd) == 0 &&
+           tb_sys_rename(part.beside, name) == 0;
+    const int error = errno;
+    if (fd >= 0) (void)close(fd);
+    if (good) return TB_OK;
+    clear_away(&part);
+    (void)snprintf(error_out, 256,
+                   "a copy of the store as the release before left it: %.120s; make room beside it",
+                   strerror(error));
+    return TB_SITE_STORE;
+}
