@@ -16,8 +16,8 @@
 
 #include "base/limits/keyed_rows.h"
 
-#define TB_HANDSHAKE_ROWS     1024u
-#define TB_HANDSHAKE_NETWORKS 1024u
+#define TB_HANDSHAKE_ROWS     512u
+#define TB_HANDSHAKE_NETWORKS 512u
 
 struct tb_handshake_row {
     struct tb_keyed_row keyed;

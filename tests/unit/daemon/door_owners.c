@@ -54,6 +54,7 @@ static void begin(struct scene *s)
 {
     memset(s, 0, sizeof *s);
     home_new(&s->home);
+    s->home.config->session_lease_ms = 60000; /* longer than a busy machine turns no loop */
     home_start(&s->home);
     const struct tb_export_buffer buffer = {.bytes = s->bytes, .count = sizeof s->bytes, .memfd = -1};
     const struct tb_export_options options = {.export_id = EXPORT_ID, .buffers = &buffer, .buffer_count = 1};
