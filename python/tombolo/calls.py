@@ -71,7 +71,8 @@ def beside(call: Callable[[], T], interrupted: Callable[[Gate], None]) -> T:
         except RuntimeError: # Python ends, and starts no more threads
             return call()
         go.set()
-        ended.wait()
+        while not ended.is_set(): # a signal that comes just before a wait does not end that one
+            ended.wait(0.25)
     except KeyboardInterrupt:
         given_up = not go.is_set() # then it has called nothing, and will not
         go.set()
