@@ -37,6 +37,11 @@ def expect_same(left, right):
         expect(f"{right / name} is byte-identical", filecmp.cmp(left / name, right / name, shallow=False), True)
 
 
+def result(out):
+    """The result that a command printed under --json: the last line, behind those of its progress."""
+    return json.loads(out.splitlines()[-1])
+
+
 def refused(site, code, words, *args):
     done = site.cli(*args, check=False)
     expect(f"exit code of tombolo {' '.join(map(str, args))} ({done.stderr.strip()})", done.returncode, code)
