@@ -184,8 +184,7 @@ static enum tb_status do_make_room(struct site *s, unsigned n)
 
 static enum tb_status do_clear(struct site *s, unsigned n)
 {
-    uint32_t count;
-    (void)n;
+    uint32_t count = n;
     return tb_catalog_clear(s->c, s->now, &count);
 }
 
