@@ -9,8 +9,8 @@ import json
 import sqlite3
 import sys
 
+from bundles import DRY, acts
 from harness import Trainer, expect, main, scenario, wait_for
-from test_dry_runs import DRY, acts
 
 
 def old_rows(site, count):

@@ -9,10 +9,9 @@ import json
 import re
 import sys
 
-from bundles import refused
+from bundles import DRY, acts, refused
 from harness import Trainer, expect, main, scenario, up, wait_for
 from lagging import causes, row, says
-from test_dry_runs import DRY, acts
 
 SAID = r"\w+ said so \d+\.\d s ago(, by way of \w+)?"
 BY = r"( by .+ \(?uid \d+\)?)"

@@ -16,9 +16,9 @@ import sys
 
 from bundles import hugging_face
 from harness import PATIENCE, SOURCE, Failed, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
-from test_nouns import names_of
 
 SCHEMAS = SOURCE / "deploy/schemas"
+NAMES = {"version": ("model", "version"), "chain": ("model", "version"), "group": ("model", "group"), "stream": ("peer", "stream")}
 SEEN = os.environ.get("TB_SCHEMAS_SEEN")
 
 
@@ -106,10 +106,11 @@ def of_nouns(a, east, west):
             a.run(site, noun, *(["--dry-run"] if noun == "gc" else []))
     a.run(east, "versions", "polcy", code=1)
     for noun in ("site", "peer", "model", "version", "worker", "group", "stream", "chain"):
-        names = names_of(east, f"{noun}s")
-        if not names:
+        header, *rows = (line.split("\t") for line in east.cli(f"{noun}s", "-o", "tsv").stdout.splitlines())
+        if not rows:
             raise Failed(f"no {noun} at east")
-        a.run(east, "describe", noun, names[0])
+        row = dict(zip(header, rows[0]))
+        a.run(east, "describe", noun, "/".join(row[key] for key in NAMES.get(noun, (noun,))))
     a.run(east, "describe", "site", "nowhere", code=1)
 
 
