@@ -9,6 +9,7 @@ set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc)
 # The tarball has no maintainer scripts: these three are copied by hand.
 install(FILES deploy/systemd/tombolod@.service deploy/systemd/tombolo-web.service
         DESTINATION lib/systemd/system COMPONENT programs)
+install(DIRECTORY deploy/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/tombolo COMPONENT programs FILES_MATCHING PATTERN "*.json")
 install(PROGRAMS deploy/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/tombolo COMPONENT programs)
 install(FILES deploy/systemd/rdma.conf DESTINATION ${doc}/tombolo/examples COMPONENT programs)
 install(FILES deploy/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME tombolo.conf COMPONENT programs)

@@ -69,7 +69,9 @@ static const struct tb_cli_option publish_options[] = {
     {"wait", TB_CLI_TEXT, "SITE[:held|active],...",
      "then wait until these sites hold the version, or use it; shows how far each is"},
     {"hold", TB_CLI_FLAG, NULL, "stay and serve after the version is kept, until interrupted"},
-    {"control", TB_CLI_FILE, "PATH", "for progress alone: the gateway's control socket"},
+    {"dry-run", TB_CLI_FLAG, NULL,
+     "publish nothing: say its size, what differs from the newest version held, and seconds to each site"},
+    {"control", TB_CLI_FILE, "PATH", "for progress, --wait and --dry-run: the gateway's control socket"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -177,11 +179,18 @@ static const struct tb_cli_option events_options[] = {
     END,
 };
 
+static const struct tb_cli_option bugreport_options[] = {
+    {"into", TB_CLI_FILE, "DIR", "where the folder is made; default: here"},
+    {"no-addresses", TB_CLI_FLAG, NULL, "leave out numeric addresses, and those of the configuration"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option demo_options[] = {
     {"versions", TB_CLI_TEXT, "N", "end after so many; default: go on until interrupted"},
     {"every", TB_CLI_TEXT, "SECONDS", "from one version to the next; default 5"},
     {"bytes", TB_CLI_TEXT, "SIZE", "of a version, such as 16M; default 4M"},
-    COMMON_OPTIONS,
     END,
 };
 
@@ -358,7 +367,9 @@ static const struct tb_cli_command commands[] = {
      "TOMBOLO_MODEL, TOMBOLO_RUN, TOMBOLO_NUMBER, TOMBOLO_UID and TOMBOLO_DIR (the version's folder) in "
      "its environment; also for a version that stands there at the start. Its output goes to standard "
      "error. The follow waits until CMD has ended, and then takes the newest version: those between are "
-     "skipped. A CMD that fails is reported, and the follow goes on.",
+     "skipped. A CMD that fails is reported, and the follow goes on. A version on its way shows how much of "
+     "it "
+     "is here and how long still, on a terminal; with --json each second of that has a line with `progress`.",
      "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
     {"withdraw", "MODEL VERSION", "take a bad version back: at its home everywhere, elsewhere here",
      "No reader gets the version any more, and reader groups that use it go back to the newest other "
@@ -384,6 +395,16 @@ static const struct tb_cli_command commands[] = {
      "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
      "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
      "tombolo rollback policy 1:11 --dry-run", act_options, 2, 2, tb_cli_rollback},
+    {"pause", "model|peer NAME", "let nothing of a model, or of a peer, cross",
+     "No chunk of the model crosses, to or from any peer; or none crosses to or from that peer. Crossings "
+     "stop where they are, also with a peer of an older release, and what is held stays. It holds over a "
+     "restart, until `tombolo resume`. `tombolo lag` gives the reason `paused`, at both ends, and `tombolo "
+     "status` names the operator.",
+     "tombolo pause peer west --reason 'work on the line'", act_options, 2, 2, tb_cli_pause},
+    {"resume", "model|peer NAME", "let what was paused cross again",
+     "Crossings go on where they stopped: no chunk that the other end holds is sent again. Where nothing is "
+     "paused nothing happens.",
+     "tombolo resume peer west", act_options, 2, 2, tb_cli_resume},
     {"verify", "MODEL", "whether workers compute from the bytes that were sealed",
      "With --live each worker of this site that follows MODEL digests the tensors that it computes from, "
      "and compares them with the version's manifest. A worker does so at a low rate, and goes on "
@@ -463,7 +484,7 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned, share-spent, revoked), "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, share-spent, revoked, paused), "
      "and the expected time as a range. --why adds the reason in words, the facts behind it and the next "
      "command. The worst row is the first. With --check one line says how it stands, with numbers behind "
      "it, and the exit codes are those of monitoring plug-ins: 0 none is behind, 1 "
@@ -476,6 +497,12 @@ static const struct tb_cli_command commands[] = {
      "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
+    {"gc", "", "let go of what the gateway keeps for nobody",
+     "Evicts versions that nothing holds and that are not among the newest of models.NAME.keep, which else "
+     "stay until another one needs their room, and drops rows of the audit record that are older than "
+     "audit.days. Lists each version that has memory here, and why it stays or goes. A head, a version with "
+     "readers or a pin, and the last known copy of one within `keep` never go.",
+     "tombolo gc --dry-run", act_options, 0, 0, tb_cli_gc},
     {"drain", "", "end this site's gateway without cutting anybody off",
      "The gateway does as at a SIGTERM: it accepts no connection, lets readers finish, for `drain_ms` at "
      "most, writes what the store still has to write, says goodbye to its peers and exits with 0. Workers "
@@ -484,7 +511,8 @@ static const struct tb_cli_command commands[] = {
      "tombolo drain --wait 30s --reason 'a new kernel'", drain_options, 0, 0, tb_cli_drain},
     {"audit", "", "who did what at this site, and who was denied",
      "Lists the gateway's audit record, oldest first: acts of operators (withdraw, pin, unpin, rollback, "
-     "limit, adopt), start, drain, configuration and certificates, versions that were published, activated "
+     "pause, resume, limit, gc, adopt), start, drain, configuration and certificates, versions that were "
+     "published, activated "
      "or ended, each version that begins to leave the site and the peer that draws it, and every denial. "
      "Denials and activations are one row for each identity, object and minute, with a count. With --json "
      "each row is a line of its own.",
@@ -496,6 +524,12 @@ static const struct tb_cli_command commands[] = {
      "tombolo events --follow --level warn", events_options, 0, 0, tb_cli_events},
     {"doctor", "", TB_DOCTOR_SUMMARY, TB_DOCTOR_TEXT, TB_DOCTOR_EXAMPLE, tb_doctor_options, 0, 0,
      tb_cli_doctor},
+    {"bugreport", "", "what somebody elsewhere needs to find a fault, without keys",
+     "Makes a folder with what the gateway says of itself (status, lag, versions, streams, chains, events "
+     "and its configuration), and what the kernel says of this machine. Keys, tokens and passphrases are "
+     "left out wherever they stand; it has no weights. What the gateway does not answer is said in its file, "
+     "and the rest is there. Names of sites, models, hosts and identities stay: read it before you send it.",
+     "tombolo bugreport --into /tmp --no-addresses", bugreport_options, 0, 0, tb_cli_bugreport},
     {"demo", "", "two sites and a trainer on this machine, to try it",
      "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "
      "other, "

@@ -146,6 +146,7 @@ static void offer_argument(const struct line *l, const struct tb_cli_command *c,
     if (strcmp(kind, "PEER") == 0) offer_rows(l, "peers", NULL, "name");
     if (strcmp(kind, "VERSION") == 0) offer_rows(l, "versions", first, "version");
     if (strcmp(kind, "NOUN") == 0) offer_choices(l, "site|peer|model|version|worker|group|stream|chain");
+    if (strcmp(kind, "model|peer") == 0) offer_choices(l, kind);
     if (strcmp(kind, "NAME") == 0 && first != NULL) offer_rows(l, first, NULL, "name");
     if (strcmp(kind, "STEP") == 0) offer_choices(l, "begin|turn|end");
     if (strcmp(kind, "COMMAND") == 0) offer_commands(l, index > 0 ? first : NULL);

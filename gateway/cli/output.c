@@ -12,6 +12,7 @@
 #include "gateway/cli/options.h"
 
 #define PROGRESS_EVERY TB_MS(100)
+#define LINES_EVERY    TB_SECONDS(1) /* for a program */
 
 struct tb_shown tb_show_bytes(uint64_t bytes)
 {
@@ -207,11 +208,45 @@ void tb_progress_line(char out[160], const char *what, uint64_t done, uint64_t t
                        tb_show_seconds((double)(total - done) / rate).text);
 }
 
+void tb_progress_start_lines(struct tb_progress *p, const struct tb_cli_call *call)
+{
+    tb_progress_start(p, call);
+    p->lines = asked_for(call, "json");
+}
+
+bool tb_progress_is_shown(const struct tb_progress *p)
+{
+    return p->on || p->lines;
+}
+
+static void show_line(struct tb_progress *p, const char *what, uint64_t done, uint64_t total)
+{
+    const tb_time_ns now = tb_clock_now();
+    const tb_time_ns since = p->shown > p->started ? p->shown : p->started;
+    if (total == 0 || tb_time_since(since, now) < LINES_EVERY) return;
+    const double elapsed_s = (double)tb_time_since(p->started, now) / 1e9;
+    const double rate = done > p->first_done ? (double)(done - p->first_done) / elapsed_s : 0;
+    const bool known = rate > 0 && done <= total;
+    p->shown = now;
+    json_t *line = json_pack("{s:s, s:I, s:I, s:f, s:o, s:o}", "what", what, "done_bytes", (json_int_t)done,
+                             "bytes", (json_int_t)total, "percent", (double)done * 100 / (double)total,
+                             "bytes_per_s", known ? json_integer((json_int_t)rate) : json_null(), "eta_s",
+                             known ? json_real((double)(total - done) / rate) : json_null());
+    (void)tb_say_object(json_pack("{s:i, s:b, s:o}", "schema", 1, "ok", 1, "progress", line));
+}
+
 void tb_progress_show(struct tb_progress *p, const char *what, uint64_t done, uint64_t total)
 {
-    if (!p->on) return;
+    if (!tb_progress_is_shown(p)) return;
     const tb_time_ns now = tb_clock_now();
-    if (!p->any) p->first_done = done;
+    if (p->any && total != p->total) p->started = now;
+    if (!p->any || total != p->total) p->first_done = done;
+    p->total = total;
+    if (p->lines) {
+        p->any = true;
+        show_line(p, what, done, total);
+        return;
+    }
     if (p->any && tb_time_since(p->shown, now) < PROGRESS_EVERY) return;
     char line[160];
     tb_progress_line(line, what, done, total, done - (p->first_done < done ? p->first_done : done),

@@ -47,17 +47,25 @@ enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, c
 void tb_say_note(const struct tb_cli_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* One line that is written over itself at most ten times a second. */
+/* One line that is written over itself at most ten times a second; or, for a program, a line of
+ * JSON a second. */
 struct tb_progress {
     bool on;
+    bool lines; /* for a program, on standard output */
     tb_time_ns started;
     tb_time_ns shown;
     uint64_t first_done; /* what was there when it began: not our rate */
+    uint64_t total;      /* of what is shown: another one begins anew */
     bool any;
 };
 
 void tb_progress_start(struct tb_progress *p, const struct tb_cli_call *call);
-/* `total` 0: unknown. */
+/* The same, and under --json lines with "progress": `what`, `done_bytes`, `bytes`, `percent`,
+ * `bytes_per_s` and `eta_s` (null: not known yet). The first comes after a second. */
+void tb_progress_start_lines(struct tb_progress *p, const struct tb_cli_call *call);
+/* Somebody is shown it. */
+bool tb_progress_is_shown(const struct tb_progress *p);
+/* `total` 0: unknown, of which a program gets no line. */
 void tb_progress_show(struct tb_progress *p, const char *what, uint64_t done, uint64_t total);
 void tb_progress_end(struct tb_progress *p); /* clears the line */
 /* The line itself: "staging 12   45 %  1.2 of 2.7 GB  310 MB/s  5 s left". Pure. */

@@ -496,12 +496,12 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,           descriptors_raise,   host_name,      tls_open,
-        store_open,          arena_open,          tb_models_open, tb_anchors_open,
-        encoded_chunks_open, home_runs_open,      catalog_open,   tb_limits_open,
-        tb_found_open,       tb_audit_open,       persist_open,   fabric_open,
-        resolver_open,       session_limits_open, links_open,     control_open,
-        control_read_open,   tb_sessions_open,
+        loop_open,           descriptors_raise, host_name,           tls_open,
+        store_open,          arena_open,        tb_models_open,      tb_anchors_open,
+        encoded_chunks_open, home_runs_open,    catalog_open,        tb_limits_open,
+        tb_pauses_open,      tb_found_open,     tb_audit_open,       persist_open,
+        fabric_open,         resolver_open,     session_limits_open, links_open,
+        control_open,        control_read_open, tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {

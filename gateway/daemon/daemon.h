@@ -28,6 +28,7 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/links/lag.h"
+#include "gateway/daemon/links/pauses.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
@@ -134,6 +135,7 @@ struct tb_daemon {
     } goodput[TB_CONFIG_LIST_MAX];
 
     struct tb_peer_limit limits[TB_CONFIG_LIST_MAX];
+    struct tb_pauses pauses;                        /* of operators */
     struct tb_store_path found[TB_CONFIG_LIST_MAX]; /* streams 0: nothing */
     struct tb_id
         peer_lives[TB_CONFIG_LIST_MAX]; /* of the peers' arenas, by their last HELLO; zero: none came */

@@ -498,6 +498,15 @@ void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
     if (!d->store_down) writer_feed(d);
 }
 
+bool tb_persist_pause(struct tb_daemon *d, const struct tb_store_pause *pause)
+{
+    struct tb_persist *p = d->persist;
+    if (p->count + 1 >= WAITING_MAX) return false; /* the last place is a change's */
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_PAUSE, .pause = *pause}, .followed = true};
+    if (!d->store_down) writer_feed(d);
+    return true;
+}
+
 /* Behind the row of the run that ended the doubt. Where the queue is full the model stays doubted,
  * and the next start asks again. That of all patterns waits for a place. */
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)

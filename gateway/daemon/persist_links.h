@@ -1,6 +1,6 @@
 /* persist_links.h - what the links want kept: bytes of a day, streams of a path, doubts of a model,
- * statements of a home, the incarnation that a peer has seen; and a copy of the store, for an
- * operator. */
+ * statements of a home, what is paused, the incarnation that a peer has seen; and a copy of the
+ * store, for an operator. */
 #ifndef TB_DAEMON_PERSIST_LINKS_H
 #define TB_DAEMON_PERSIST_LINKS_H
 
@@ -13,6 +13,8 @@ struct tb_daemon;
 
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
+/* False: the queue is full. */
+bool tb_persist_pause(struct tb_daemon *d, const struct tb_store_pause *pause);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
 /* Asks the store for a model: `answered` says that it has, and a mark in model_table.h. False: the
  * queue is full. */

@@ -37,7 +37,14 @@ struct tb_audit_record {
 
 /* A question, answered in the writer's thread. Newest first. */
 #define TB_AUDIT_PAGE 256u
+enum tb_audit_question {
+    TB_AUDIT_LISTS,      /* rows */
+    TB_AUDIT_COUNTS_OLD, /* how many are older than the record may be */
+    TB_AUDIT_DROPS_OLD   /* likewise, and they go */
+};
 struct tb_audit_query {
+    enum tb_audit_question question;
+    uint64_t old_rows;                                              /* the answer of the last two */
     uint64_t since_wall_ms, before_id;                              /* 0: all */
     uint32_t most;                                                  /* up to TB_AUDIT_PAGE */
     char action[TB_AUDIT_ACTION_BYTES], identity[TB_URI_BYTES_MAX]; /* empty: any; else part of it */

@@ -260,6 +260,16 @@ enum tb_status tb_store_path(struct tb_store *s, const struct tb_store_path *pat
     return tb_store_run_once(s, ST_path_put, "writing the rate of a path");
 }
 
+enum tb_status tb_store_pause(struct tb_store *s, const struct tb_store_pause *pause)
+{
+    const enum statement which = pause->paused ? ST_pause_put : ST_pause_end;
+    tb_store_bind_u64(s->st[which], 1, pause->is_peer);
+    tb_store_bind_text(s->st[which], 2, pause->name.text);
+    if (pause->paused) tb_store_bind_text(s->st[which], 3, pause->who);
+    if (pause->paused) tb_store_bind_u64(s->st[which], 4, pause->wall_ms);
+    return tb_store_run_once(s, which, "writing a pause");
+}
+
 enum tb_status tb_store_signed(struct tb_store *s, const struct tb_store_signed *said)
 {
     sqlite3_stmt *st = s->st[ST_signed_put];
@@ -293,6 +303,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_path(s, &row->path);
     case TB_STORE_DOUBT:
         return tb_store_doubt(s, &row->doubt);
+    case TB_STORE_PAUSE:
+        return tb_store_pause(s, &row->pause);
     case TB_STORE_SIGNED:
         return tb_store_signed(s, &row->said);
     case TB_STORE_RECORD:

@@ -104,6 +104,17 @@ struct tb_store_path {
 };
 TB_MUST_USE enum tb_status tb_store_path(struct tb_store *store, const struct tb_store_path *path);
 
+/* A model or a peer that an operator paused, or let go on; one row each while it is paused. Without
+ * an audit line. */
+#define TB_STORE_WHO_BYTES 96u
+struct tb_store_pause {
+    struct tb_name name;
+    bool is_peer, paused;
+    char who[TB_STORE_WHO_BYTES]; /* the operator */
+    uint64_t wall_ms;
+};
+TB_MUST_USE enum tb_status tb_store_pause(struct tb_store *store, const struct tb_store_pause *pause);
+
 /* A statement that a home signed (base/net/signed.h), as it came or was made; one row for each kind
  * and id. Without an audit line. Of each kind and model the newest are kept. */
 #define TB_STORE_SIGNED_MAX 1024u
@@ -140,6 +151,7 @@ enum tb_store_row_kind {
     TB_STORE_SPENT,
     TB_STORE_PATH,
     TB_STORE_DOUBT,
+    TB_STORE_PAUSE,
     TB_STORE_SIGNED,
     TB_STORE_RECORD,
     TB_STORE_RECORDS_ASKED,
@@ -155,6 +167,7 @@ struct tb_store_row {
         struct tb_store_spent spent;
         struct tb_store_path path;
         struct tb_store_doubt doubt;
+        struct tb_store_pause pause;
         struct tb_store_signed said;
         struct tb_audit_record record;
         struct tb_audit_query *asked;   /* filled; the owner's */

@@ -121,9 +121,26 @@ static void row_read(sqlite3_stmt *st, struct tb_audit_record *r)
     column(st, 7, r->result, sizeof r->result);
 }
 
+/* Rows that are older than audit.days: they go at most an hour later by themselves. */
+static enum tb_status old_rows(struct tb_store *s, struct tb_audit_query *q)
+{
+    const uint64_t now_ms = tb_clock_wall_ms();
+    const uint64_t before_ms = now_ms > s->audit_max_ms ? now_ms - s->audit_max_ms : 0;
+    sqlite3_stmt *st = s->st[ST_record_old];
+    tb_store_bind_u64(st, 1, before_ms);
+    const int rc = sqlite3_step(st);
+    q->old_rows = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    if (rc != SQLITE_ROW) return tb_store_failed(s, "counting the audit record");
+    if (q->question == TB_AUDIT_COUNTS_OLD) return TB_OK;
+    tb_store_bind_u64(s->st[ST_record_age], 1, before_ms);
+    return tb_store_run_once(s, ST_record_age, "trimming the audit record by age");
+}
+
 enum tb_status tb_store_audit_list(struct tb_store *s, struct tb_audit_query *q)
 {
     sqlite3_stmt *st = s->st[ST_record_list];
+    if (q->question != TB_AUDIT_LISTS) return old_rows(s, q);
     TB_ASSERT(q->most > 0 && q->most <= TB_AUDIT_PAGE);
     q->count = 0;
     tb_store_bind_u64(st, 1, q->since_wall_ms);

@@ -57,6 +57,8 @@ static const char schema_sql[] =
     "WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
     "NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS paused(is_peer INTEGER NOT NULL, name TEXT NOT NULL, who TEXT NOT NULL,"
+    " wall_ms INTEGER NOT NULL, PRIMARY KEY(is_peer, name)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS model(name TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;"
     "DROP TABLE IF EXISTS audit;" /* of releases before the record (layout_keep) */

@@ -236,6 +236,22 @@ enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, vo
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading the rates of paths");
 }
 
+enum tb_status tb_store_load_pauses(struct tb_store *s, tb_store_pause_fn pause, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_pause_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_store_pause row = {
+            .is_peer = column_u64(st, 0) != 0, .paused = true, .wall_ms = column_u64(st, 3)};
+        const char *who = (const char *)sqlite3_column_text(st, 2);
+        (void)snprintf(row.who, sizeof row.who, "%s", who != NULL ? who : "");
+        if (!column_name(st, 1, &row.name)) return damaged(s, st, "paused");
+        pause(user, &row);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading what is paused");
+}
+
 enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
 {
     sqlite3_stmt *st = s->st[ST_doubt_all];

@@ -1,5 +1,5 @@
 /* store_load.h - what a store holds, read at the start: runs and versions, withdrawals, bytes of a
- * day, paths, doubts. */
+ * day, paths, pauses, doubts. */
 #ifndef TB_DAEMON_STORE_LOAD_H
 #define TB_DAEMON_STORE_LOAD_H
 
@@ -34,6 +34,10 @@ TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_
 
 typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
 TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
+
+/* In no order. */
+typedef void (*tb_store_pause_fn)(void *user, const struct tb_store_pause *pause);
+TB_MUST_USE enum tb_status tb_store_load_pauses(struct tb_store *store, tb_store_pause_fn pause, void *user);
 
 /* Newest first, by run and number. The signatures are the caller's to check. */
 typedef void (*tb_store_signed_fn)(void *user, const uint8_t *bytes, uint32_t count);

@@ -81,6 +81,9 @@
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
     X(path_put, "INSERT OR REPLACE INTO path VALUES(?1,?2,?3)")                                              \
     X(path_all, "SELECT site, streams, bytes_per_s FROM path")                                               \
+    X(pause_put, "INSERT OR REPLACE INTO paused VALUES(?1,?2,?3,?4)")                                        \
+    X(pause_end, "DELETE FROM paused WHERE is_peer=?1 AND name=?2")                                          \
+    X(pause_all, "SELECT is_peer, name, who, wall_ms FROM paused ORDER BY wall_ms")                          \
     X(record_put,                                                                                            \
       "INSERT INTO record(wall_ms,minute,share,action,identity,object,origin,result,count,bytes) "           \
       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(minute,share,action,identity,object,origin,"       \
@@ -90,6 +93,7 @@
       "DELETE FROM record WHERE share=?1 AND id <= (SELECT COALESCE(MAX(id),0) FROM (SELECT id, "            \
       "SUM(bytes) OVER (ORDER BY id DESC) AS total FROM record WHERE share=?1) WHERE total > ?2)")           \
     X(record_age, "DELETE FROM record WHERE wall_ms < ?1")                                                   \
+    X(record_old, "SELECT COUNT(*) FROM record WHERE wall_ms < ?1")                                          \
     X(record_list, "SELECT id,wall_ms,share,action,identity,object,origin,result,count FROM record WHERE "   \
                    "wall_ms >= ?1 AND id < ?2 AND (?3='' OR instr(action,?3)>0) AND (?4='' OR "              \
                    "instr(identity,?4)>0) ORDER BY id DESC LIMIT ?5")                                        \

@@ -2,6 +2,7 @@
 #include "catalog_variants.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/groups.h"
+#include "gateway/catalog/keeping.h"
 #include "gateway/catalog/leases.h"
 
 #include <string.h>
@@ -179,6 +180,12 @@ static enum tb_status do_make_room(struct site *s, unsigned n)
     static const uint64_t needs[] = {0, 1, SHARD_BYTES, UINT64_MAX};
     struct tb_catalog_room room;
     return tb_catalog_make_room(s->c, s->now, PICK(needs), &room);
+}
+
+static enum tb_status do_clear(struct site *s, unsigned n)
+{
+    uint32_t count = n;
+    return tb_catalog_clear(s->c, s->now, &count);
 }
 
 static enum tb_status do_site_up(struct site *s, unsigned n)
@@ -548,6 +555,7 @@ const struct event given_events[] = {
     {"arena_shrunk", do_arena_shrunk, 4 * 3 * 5, FORGETS},
     {"evicted", do_evicted, 4, FORGETS},
     {"make_room", do_make_room, 4, 0},
+    {"clear", do_clear, 1, 0},
     {"site_up", do_site_up, 6, 0},
     {"site_forget", do_forget, 3, 0},
     {"site_dropped", do_dropped, 12, 0},

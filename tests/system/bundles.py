@@ -7,6 +7,8 @@ import os
 
 from harness import PATIENCE_S, Failed, expect, safetensors
 
+DRY = "dry run, nothing changed: "
+
 
 def hugging_face(folder, seed):
     """A folder with two safetensors files, their index, a config, an empty file and a folder
@@ -35,6 +37,17 @@ def expect_same(left, right):
     expect(f"files of {right}", files_of(right), files_of(left))
     for name in files_of(left):
         expect(f"{right / name} is byte-identical", filecmp.cmp(left / name, right / name, shallow=False), True)
+
+
+def acts(site):
+    """(action, object) of what operators did, the oldest first."""
+    rows = (json.loads(line) for line in site.cli("audit", "--json").stdout.splitlines())
+    return [(r["action"], r["object"]) for r in rows if r["origin"] == "control"]
+
+
+def result(out):
+    """The result that a command printed under --json: the last line, behind those of its progress."""
+    return json.loads(out.splitlines()[-1])
 
 
 def refused(site, code, words, *args):

@@ -12,17 +12,8 @@ import os
 import subprocess
 import sys
 
-from bundles import refused
+from bundles import DRY, acts, refused
 from harness import PATIENCE, PATIENCE_S, TOMBOLO, Trainer, expect, main, scenario, wait_for
-
-DRY = "dry run, nothing changed: "
-
-
-def acts(site):
-    """(action, object) of what operators did, the oldest first."""
-    rows = (json.loads(line) for line in site.cli("audit", "--json").stdout.splitlines())
-    return [(r["action"], r["object"]) for r in rows if r["origin"] == "control"]
-
 
 def states(site):
     return [(v["number"], v["state"], v["pinned"]) for v in site.versions()]

@@ -10,6 +10,7 @@ import os
 import random
 import sys
 
+from bundles import result
 from harness import BUILD, PATIENCE, SOURCE, expect, main, scenario, up, wait_for
 
 sys.path.insert(0, str(SOURCE / "python"))
@@ -59,7 +60,7 @@ def write(path, table):
 
 def subscribe(site, model, into, number):
     out = site.cli("subscribe", model, "--into", into, "--version", number, "--json", "--timeout", PATIENCE).stdout
-    return json.loads(out)["folder"]
+    return result(out)["folder"]
 
 
 @scenario

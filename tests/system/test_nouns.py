@@ -216,7 +216,7 @@ def a_table_fits_its_terminal_and_is_watched(lab):
 def rows_that_an_answer_leaves_out_are_said(lab):
     """P10: of three thousand workers an answer has some. A worker that is not among them may be there all the same."""
     control = ("--control", lab.dir / "large.sock")
-    large = {"status": {"session_count": 3000, "sessions": [{"name": "w0"}], "groups": [{"model": "m", "group": f"g{i}"} for i in range(1024)]},
+    large = {"status": {"session_count": 3000, "group_count": 2100, "sessions": [{"name": "w0"}], "groups": [{"model": "m", "group": f"g{i}"} for i in range(1024)]},
              "chains": {"chains": []}}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(control[1]))
@@ -233,8 +233,8 @@ def rows_that_an_answer_leaves_out_are_said(lab):
         answering.start()
         for words, code, says in ((("describe", "worker", "w9"), 1, 'there is no worker "w9" among the 1 of 3000 workers in the gateway\'s answer'),
                                   (("describe", "worker", "w0"), 0, "the gateway's answer has the 1 of 3000 workers"),
-                                  (("describe", "group", "m/x"), 1, 'there is no group "m/x" among the first 1024 groups'),
-                                  (("groups",), 0, "the gateway's answer has the first 1024 groups")):
+                                  (("describe", "group", "m/x"), 1, 'there is no group "m/x" among the 1024 of 2100 groups'),
+                                  (("groups",), 0, "the gateway's answer has the 1024 of 2100 groups")):
             done = subprocess.run([TOMBOLO, *words, *control], capture_output=True, text=True, check=False)
             expect(f"{words}: {done.stderr}", (done.returncode, says in done.stderr), (code, True))
         listener.shutdown(socket.SHUT_RDWR)

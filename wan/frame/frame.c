@@ -40,6 +40,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HOLDUP] = "holdup",
     [TB_FRAME_STATEMENT] = "statement",
     [TB_FRAME_PROOFS] = "proofs",
+    [TB_FRAME_PAUSED] = "paused",
 };
 
 const char *tb_frame_name(uint16_t type)

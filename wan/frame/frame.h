@@ -29,6 +29,7 @@
 #define TB_LINK_PROTOCOL_STATE   3 /* the first that has STATE and HOLDUP */
 #define TB_LINK_PROTOCOL_SIGNED  3 /* the first that has STATEMENT */
 #define TB_LINK_PROTOCOL_PROOFS  3 /* the first that has PROOFS */
+#define TB_LINK_PROTOCOL_PAUSED  3 /* the first that has PAUSED */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -77,6 +78,7 @@ enum tb_frame_type {
     TB_FRAME_SEGMENT = 37, /* no more bytes of payload than this pass in a segment between us */
     TB_FRAME_STATEMENT,  /* a home signed this: of a run, a version or a withdrawal */
     TB_FRAME_PROOFS,     /* a page of one shard's proofs, behind the manifests, once all are known */
+    TB_FRAME_PAUSED,     /* my operator paused a model, or all that goes to you; or that is over */
     TB_FRAME_TYPE_END
 };
 
@@ -182,6 +184,8 @@ TB_MESSAGE(tb_frame_bind, TB_FRAME_BIND_FIELDS)
 TB_MESSAGE(tb_frame_streams, TB_FRAME_STREAMS_FIELDS)
 #define TB_FRAME_SPENT_FIELDS(F) F(u8, spent) /* 0 or 1 */
 TB_MESSAGE(tb_frame_spent, TB_FRAME_SPENT_FIELDS)
+#define TB_FRAME_PAUSED_FIELDS(F) F(opt_name, model) F(u8, paused) /* no model: all; 0 or 1 */
+TB_MESSAGE(tb_frame_paused, TB_FRAME_PAUSED_FIELDS)
 
 TB_MESSAGE(tb_frame_runs, TB_FRAME_MODEL_FIELDS)
 /* number: of the newest version that was heard of; run: zero where only the order is known. */

@@ -55,6 +55,8 @@ struct tb_links {
     struct tb_links_table_use tables[TB_LINKS_TABLES_COUNT];
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
+    struct tb_name paused[TB_LINKS_PAUSED_MAX]; /* models, by an operator here */
+    uint32_t paused_count;
     struct tb_division *divisions;
     struct tb_shared_places *retiring; /* shares on which some stream may still have a hand */
     struct tb_retired *retired;

@@ -18,6 +18,7 @@
 #define TB_LINKS_LANDINGS_MAX  16u   /* from one peer at once; others wait for their turn */
 #define TB_LINKS_CROSSINGS_MAX 16    /* versions that one peer may draw from us at once */
 #define TB_LINKS_WITHDRAWN_MAX 256   /* newest withdrawals, told again to each peer that comes up */
+#define TB_LINKS_PAUSED_MAX    64u   /* models, by an operator here */
 #define TB_LINKS_REFUSALS_MAX  3     /* wrong digests of one chunk from one peer before its landing fails */
 
 #endif

@@ -92,6 +92,28 @@ bool tb_feed_recall(struct tb_feed *f, const struct tb_frame_refused *refused, s
     return found;
 }
 
+bool tb_feed_take_back(struct tb_feed *f, uint32_t crossing, struct tb_feed_parcel *parcel_out)
+{
+    uint32_t kept = 0;
+    bool found = false;
+    TB_ASSERT(crossing != 0);
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        const struct tb_feed_parcel p = *ready_at(f, i);
+        if (found || p.crossing != crossing) {
+            *ready_at(f, kept++) = p;
+            continue;
+        }
+        found = true;
+        *parcel_out = p;
+        parcel_out->share = parcel_out->base = NULL;
+        drop(&p);
+    }
+    f->ready_count = kept;
+    uv_mutex_unlock(&f->lock);
+    return found;
+}
+
 bool tb_feed_use(struct tb_feed *f, uint64_t slots)
 {
     uv_mutex_lock(&f->lock);

@@ -39,6 +39,9 @@ void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
 void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c);
 /* Main loop. Takes back the parcel that was to go again and has this chunk. False: none waits. */
 bool tb_feed_recall(struct tb_feed *f, const struct tb_frame_refused *refused, struct tb_parcel *parcel_out);
+/* Main loop. Takes back one parcel of the crossing that no stream took; *parcel_out has no
+ * references. False: none waits. */
+bool tb_feed_take_back(struct tb_feed *f, uint32_t crossing, struct tb_feed_parcel *parcel_out);
 /* Main loop. Only these slots take parcels from now on, a bit for each; one that avoids them all
  * avoids none. True: some slot that found nothing may find something now. */
 bool tb_feed_use(struct tb_feed *f, uint64_t slots);

@@ -143,6 +143,39 @@ void tb_retention_settle(struct tb_catalog *c, uint32_t model)
     }
 }
 
+/* ---- looked at ---- */
+
+/* A version within `keep`, or the base of a crossing, goes only where another needs its room. */
+static const char *why_free(const struct tb_catalog *c, const struct version *v, bool *goes_out)
+{
+    if (c->recovering) return "the gateway has just started: its readers may come back";
+    if (v->base) return "the base of a delta that crosses";
+    if (tb_version_retained(c, v)) return "among the newest that `keep` names";
+    *goes_out = true;
+    return v->whole ? "older than those that `keep` names" : "not whole, and superseded";
+}
+
+const char *tb_retention_why(const struct tb_catalog *c, const struct version *v, bool *goes_out)
+{
+    TB_ASSERT(tb_version_reserved(v));
+    *goes_out = false;
+    if (tb_version_leaves(v)) return "it is leaving";
+    if (!tb_version_lives(v)) return "it is not ready yet";
+    switch (stays(c, v)) {
+    case GOES:
+        return why_free(c, v, goes_out);
+    case IS_HEAD:
+        return "the head of its model";
+    case HAS_READERS:
+        return v->pinned ? "an operator pinned it" : "readers use it, or a site draws it";
+    case LAST_COPY:
+        return "no other site is known to have it";
+    case ARRIVING:
+        return "it is arriving";
+    }
+    return "";
+}
+
 /* ---- room ---- */
 
 static void count_room(const struct tb_catalog *c, const struct version *v, struct tb_catalog_room *room)

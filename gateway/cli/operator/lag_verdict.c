@@ -25,7 +25,7 @@ static bool is_known(const json_t *row)
 
 static bool is_wanted(const json_t *row)
 {
-    return has_reason(row, "pinned") || has_reason(row, "no-subscriber");
+    return has_reason(row, "pinned") || has_reason(row, "paused") || has_reason(row, "no-subscriber");
 }
 
 bool tb_lag_verdict_is_behind(const json_t *row)
@@ -134,6 +134,7 @@ const char *tb_lag_verdict_advice(const char *reason)
         {"unsigned", "upgrade the home or the relay; models.NAME.home_ca; peers.SITE.unsigned"},
         {"pinned", "tombolo unpin MODEL, at that site"},
         {"share-spent", "its turn comes; see what crosses first: tombolo lag, for all models"},
+        {"paused", "tombolo resume model MODEL, or resume peer SITE, at the site that paused it"},
         {"revoked", "issue another certificate, or take it off tls.revoked at the other end"},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)

@@ -148,22 +148,24 @@ static enum tb_cli_exit answers_ask(const struct tb_cli_call *call, unsigned ask
     return TB_CLI_DONE;
 }
 
-#define ANSWER_ROWS_MAX 1024u /* docs/control.md: of sessions, groups and versions */
-
-/* An answer is bounded: true where there are more, or may be, and what there is of them. */
+/* An answer is bounded (docs/control.md), and says how many there are. A gateway of the release
+ * before does not say it of groups and versions. */
 static bool leaves_out(const char *many, const struct tb_answers *a, char said_out[64])
 {
-    const bool of_versions = strcmp(many, "versions") == 0, of_workers = strcmp(many, "workers") == 0;
-    if (!of_versions && !of_workers && strcmp(many, "groups") != 0) return false;
-    const json_t *list =
-        json_object_get(of_versions ? a->versions : a->status, of_workers ? "sessions" : many);
-    const uint64_t all = of_workers ? tb_count_of(a->status, "session_count") : 0;
-    const size_t listed = json_array_size(list);
-    if (of_workers)
-        (void)snprintf(said_out, 64, "%zu of %llu workers", listed, (unsigned long long)all);
-    else
-        (void)snprintf(said_out, 64, "first %zu %.16s", listed, many);
-    return of_workers ? listed < all : listed >= ANSWER_ROWS_MAX;
+    static const struct {
+        const char *many, *list, *count;
+    } bounded[] = {{"versions", "versions", "version_count"},
+                   {"workers", "sessions", "session_count"},
+                   {"groups", "groups", "group_count"}};
+    for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++) {
+        if (strcmp(many, bounded[i].many) != 0) continue;
+        const json_t *answer = i == 0 ? a->versions : a->status;
+        const size_t listed = json_array_size(json_object_get(answer, bounded[i].list));
+        const uint64_t all = tb_count_of(answer, bounded[i].count);
+        (void)snprintf(said_out, 64, "%zu of %llu %.16s", listed, (unsigned long long)all, many);
+        return listed < all;
+    }
+    return false;
 }
 
 static void note_left_out(const struct tb_cli_call *call, const char *many, const struct tb_answers *a)

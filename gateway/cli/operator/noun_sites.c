@@ -241,6 +241,12 @@ static void put_limit(struct tb_rows *rows, json_t *row, const json_t *limit)
     tb_row_copy(rows, row, limit, "day_bytes");
 }
 
+static bool is_paused(const json_t *link)
+{
+    return json_is_true(json_object_get(link, "paused_here")) ||
+           json_is_true(json_object_get(link, "paused_there"));
+}
+
 static void put_peer(struct tb_rows *rows, json_t *row, const json_t *l, const json_t *streams)
 {
     static const char *const keys[] = {
@@ -250,6 +256,9 @@ static void put_peer(struct tb_rows *rows, json_t *row, const json_t *l, const j
     tb_row_text(rows, row, "name", tb_text_of(l, "site").text);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         tb_row_copy(rows, row, l, keys[i]);
+    /* Of a link that has a fault, the fault says more. */
+    if (strcmp(tb_text_of(l, "reason").text, "-") == 0 && is_paused(l))
+        tb_row_text(rows, row, "reason", "paused");
     if (tb_number_of(l, "rtt_ms") > 0) tb_row_copy(rows, row, l, "rtt_ms");
     tb_row_copy_some(rows, row, l, "certificate_days_left");
     put_limit(rows, row, json_object_get(l, "limit"));

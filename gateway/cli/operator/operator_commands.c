@@ -116,6 +116,19 @@ static void print_models(const json_t *models)
     }
 }
 
+/* "paused   model policy by ann (uid 1000), 3:02 ago" */
+static void print_pauses(const json_t *pauses)
+{
+    const double now_s = (double)tb_clock_wall_ms() / 1e3;
+    for (size_t i = 0; i < json_array_size(pauses); i++) {
+        const json_t *p = json_array_get(pauses, i);
+        const bool is_peer = json_object_get(p, "peer") != NULL;
+        (void)printf("paused   %s %s by %s, %s ago\n", is_peer ? "peer" : "model",
+                     tb_text_of(p, is_peer ? "peer" : "model").text, tb_text_of(p, "who").text,
+                     tb_show_seconds(now_s - (double)tb_count_of(p, "time_ms") / 1e3).text);
+    }
+}
+
 static void print_updates(const json_t *session)
 {
     const json_t *updates = json_object_get(session, "updates");
@@ -241,6 +254,7 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
     print_certificates(r);
     print_links(json_object_get(r, "links"));
     print_models(json_object_get(r, "models"));
+    print_pauses(json_object_get(r, "pauses"));
     print_sessions(json_object_get(r, "sessions"));
     print_fabric(json_object_get(r, "fabric"));
     print_hops(json_object_get(r, "hops"));

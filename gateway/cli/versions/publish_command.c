@@ -21,6 +21,7 @@
 #include "gateway/cli/output.h"
 #include "gateway/cli/versions/bundle.h"
 #include "gateway/cli/versions/publish_run.h"
+#include "gateway/cli/versions/publish_trial.h"
 #include "gateway/cli/versions/publish_wait.h"
 
 #define DRAIN_MS        10000u
@@ -301,6 +302,11 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
     if (s != TB_OK) {
         tb_bundle_close(&p.bundle);
         return tb_say_failure(call, s, "%s", error.text);
+    }
+    if (tb_cli_given(call, "dry-run")) {
+        code = tb_publish_trial(call, p.number, &p.bundle);
+        tb_bundle_close(&p.bundle);
+        return code;
     }
     tb_signals_catch();
     const int opened = tb_gateway_open_publisher(call, &p.session);

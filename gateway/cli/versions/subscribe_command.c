@@ -9,6 +9,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/versions/subscribe_run.h"
@@ -73,6 +74,44 @@ static enum tb_cli_exit after_version(struct tb_following *f, const struct tb_ta
 
 /* ---- which version ---- */
 
+/* The gateway's row of the model; NULL: none. The caller's. */
+static json_t *ask_model(const struct tb_following *f)
+{
+    uint64_t needed = 0;
+    json_t *found = NULL;
+    char *text = tb_malloc(STATUS_BYTES_MAX);
+    const bool told = text != NULL && tb_status(f->session, "site", text, STATUS_BYTES_MAX, &needed) == TB_OK;
+    json_t *status = told ? json_loads(text, 0, NULL) : NULL;
+    const json_t *models = json_object_get(status, "models");
+    for (size_t i = 0; found == NULL && i < json_array_size(models); i++) {
+        json_t *m = json_array_get(models, i);
+        const char *name = json_string_value(json_object_get(m, "model"));
+        if (name != NULL && strcmp(name, f->model) == 0) found = json_incref(m);
+    }
+    json_decref(status);
+    tb_free(text);
+    return found;
+}
+
+/* The head is on its way to this site: how much of it is here. That is a question to the gateway,
+ * so it is asked once a second. */
+static void show_crossing(struct tb_following *f, const char *what)
+{
+    const tb_time_ns now = tb_clock_now();
+    if (!tb_progress_is_shown(&f->progress)) return;
+    if (f->crossing_at == 0 || tb_time_since(f->crossing_at, now) >= TB_SECONDS(1)) {
+        json_t *model = ask_model(f);
+        const json_int_t bytes = json_integer_value(json_object_get(model, "head_bytes"));
+        const json_int_t left = json_integer_value(json_object_get(model, "lag_bytes"));
+        f->crossing_at = now;
+        f->crossing_bytes = left > 0 && left <= bytes ? (uint64_t)bytes : 0;
+        f->crossed_bytes = f->crossing_bytes > 0 ? (uint64_t)(bytes - left) : 0;
+        json_decref(model);
+    }
+    tb_progress_show(&f->progress, f->crossing_bytes > 0 ? "crossing to this site" : what, f->crossed_bytes,
+                     f->crossing_bytes);
+}
+
 static int wait_version(struct tb_following *f, uint64_t run, uint64_t number, bool exact,
                         struct tb_version_info *v_out)
 {
@@ -90,8 +129,7 @@ static int wait_version(struct tb_following *f, uint64_t run, uint64_t number, b
         memset(v_out, 0, sizeof *v_out);
         v_out->struct_bytes = sizeof *v_out;
         s = tb_wait(f->session, &options, v_out);
-        if (s != TB_OK)
-            tb_progress_show(&f->progress, exact ? "waiting for the version" : "waiting for a version", 0, 0);
+        if (s != TB_OK) show_crossing(f, exact ? "waiting for the version" : "waiting for a version");
         if (s != TB_OK && f->follows) tb_withdrawn_folders_ask_next(f);
     } while (tb_slice_again(&f->deadline, &s));
     tb_progress_end(&f->progress);
@@ -130,21 +168,11 @@ static void find_newest(struct tb_following *f)
 static bool is_pinned(const struct tb_following *f, const struct tb_version_info *v)
 {
     char version[64];
-    uint64_t needed = 0;
-    char *text = tb_malloc(STATUS_BYTES_MAX);
-    bool pinned = false;
     (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, v->run_order, v->number);
-    const bool told = text != NULL && tb_status(f->session, "site", text, STATUS_BYTES_MAX, &needed) == TB_OK;
-    json_t *status = told ? json_loads(text, 0, NULL) : NULL;
-    const json_t *models = json_object_get(status, "models");
-    for (size_t i = 0; i < json_array_size(models); i++) {
-        const json_t *m = json_array_get(models, i);
-        const char *name = json_string_value(json_object_get(m, "model"));
-        const char *pin = json_string_value(json_object_get(json_object_get(m, "pin"), "version"));
-        pinned |= name != NULL && pin != NULL && strcmp(name, f->model) == 0 && strcmp(pin, version) == 0;
-    }
-    json_decref(status);
-    tb_free(text);
+    json_t *model = ask_model(f);
+    const char *pin = json_string_value(json_object_get(json_object_get(model, "pin"), "version"));
+    const bool pinned = pin != NULL && strcmp(pin, version) == 0;
+    json_decref(model);
     return pinned;
 }
 
@@ -251,7 +279,7 @@ enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
     tb_signals_catch(); /* before files change */
     const enum tb_status opened = tb_folders_open(&f.folders, tb_cli_text(call, "into"));
     if (opened != TB_OK) return tb_follow_folder_failed(&f, opened);
-    tb_progress_start(&f.progress, call);
+    tb_progress_start_lines(&f.progress, call);
     const int s = tb_gateway_open(call, &f.session);
     if (s == TB_OK) {
         code = subscribe_session(&f);

@@ -30,7 +30,9 @@ struct tb_following {
     uint32_t entry_at; /* the one that is asked about next */
     bool full_told;    /* that the disk is full */
     struct tb_progress progress;
-    uint64_t written; /* bytes of the version in hand */
+    tb_time_ns crossing_at;                 /* the gateway was asked what crosses; 0: never */
+    uint64_t crossing_bytes, crossed_bytes; /* 0: nothing that is known of */
+    uint64_t written;                       /* bytes of the version in hand */
     uint64_t to_write;
     char what[64]; /* for the progress line */
 };

@@ -44,7 +44,7 @@ static uint64_t staged_bytes(const struct tb_following *f, const struct tb_versi
 static int stage(struct tb_following *f, const struct tb_version_info *v)
 {
     int s = TB_OK;
-    char *text = f->progress.on ? tb_malloc(STATUS_BYTES_MAX) : NULL;
+    char *text = tb_progress_is_shown(&f->progress) ? tb_malloc(STATUS_BYTES_MAX) : NULL;
     do {
         s = tb_stage(f->subscription, &v->uid, TB_SLICE_MS);
         if (text != NULL && s != TB_OK)

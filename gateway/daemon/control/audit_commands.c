@@ -9,6 +9,8 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/daemon/audit.h"
+#include "gateway/daemon/control/gc_acts.h"
+#include "gateway/daemon/control/pause_acts.h"
 #include "gateway/daemon/control/version_commands.h"
 #include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/daemon.h"
@@ -93,6 +95,21 @@ enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply
 enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *reply, char *error)
 {
     return tb_audited("rollback", tb_rollback_command, user, request, reply, error);
+}
+
+enum tb_status tb_audited_pause(void *user, const json_t *request, json_t *reply, char *error)
+{
+    return audited("pause", tb_pause_command, user, request, reply, error);
+}
+
+enum tb_status tb_audited_resume(void *user, const json_t *request, json_t *reply, char *error)
+{
+    return audited("resume", tb_resume_command, user, request, reply, error);
+}
+
+enum tb_status tb_audited_gc(void *user, const json_t *request, json_t *reply, char *error)
+{
+    return audited("gc", tb_gc_command, user, request, reply, error);
 }
 
 /* Without a limit it only shows, and without a folder it only asks how far the other one is. */

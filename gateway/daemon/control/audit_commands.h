@@ -14,6 +14,9 @@ enum tb_status tb_audited_withdraw(void *user, const json_t *request, json_t *re
 enum tb_status tb_audited_pin(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_pause(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_resume(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_gc(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_audited_drain(void *user, const json_t *request, json_t *reply, char *error);

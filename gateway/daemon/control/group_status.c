@@ -2,7 +2,10 @@
  * version they use and stage. */
 #include "gateway/daemon/control/group_status.h"
 
+#include <string.h>
+
 #include "base/assert.h"
+#include "gateway/catalog/usage.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
@@ -25,6 +28,14 @@ static json_t *group_json(const struct tb_daemon *d, const struct tb_catalog_gro
                      "staged_whole", (json_int_t)g->staged_whole, "activated",
                      (json_int_t)(tb_id_is_zero(&g->uid) ? 0 : g->activated), "active",
                      version_json(d, &g->uid), "staging", version_json(d, &g->attempt));
+}
+
+uint32_t tb_status_group_count(const struct tb_daemon *d)
+{
+    struct tb_catalog_table t;
+    for (uint32_t cursor = 0; tb_catalog_table_at(d->catalog, &cursor, &t);)
+        if (strcmp(t.name, "groups") == 0) return t.used;
+    return 0;
 }
 
 json_t *tb_status_groups(struct tb_daemon *d)

@@ -13,6 +13,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/pauses.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
@@ -20,6 +21,7 @@
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "wan/link/links_limits.h"
+#include "wan/link/links_pause.h"
 #include "wan/link/links_stats.h"
 
 static double seconds_since(tb_time_ns at)
@@ -182,6 +184,32 @@ static void of_operator(struct tb_daemon *d, const struct tb_site_lag *l, char o
                    (unsigned long long)v.key.number, who[0] != '\0' ? " by " : "", who, ends);
 }
 
+static void of_pause_here(const char *what, const struct tb_store_pause *p, char out[TB_EVIDENCE_BYTES])
+{
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s %s is paused here%s%s", what, p->name.text,
+                   p->who[0] != '\0' ? " by " : "", p->who);
+}
+
+/* The operator of which end, and of what. */
+static void of_pause(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_store_pause *model = tb_pause_of_model(d, &l->model->name);
+    if (model != NULL) {
+        of_pause_here("model", model, out);
+        return;
+    }
+    if (l->paused_from == UINT32_MAX) return;
+    const struct tb_store_pause *peer = tb_pause_of_peer(d, l->paused_from);
+    if (peer != NULL)
+        of_pause_here("peer", peer, out);
+    else if (tb_links_paused_there(d->links, l->paused_from, &l->model->name))
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s says that it is paused there",
+                       tb_peer_site(d, l->paused_from));
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s waits for it too, as it is paused before it",
+                       tb_peer_site(d, l->paused_from));
+}
+
 static void of_asking(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     TB_ASSERT(l->copy != NULL && l->copy->asked_at != 0);
@@ -299,6 +327,9 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
     case TB_LAG_SHARE:
         of_share(d, l, out);
         return;
+    case TB_LAG_PAUSED:
+        of_pause(d, l, out);
+        return;
     case TB_LAG_MANIFESTS:
         of_asking(d, l, out);
         break;
@@ -331,6 +362,18 @@ static bool of_right_there(struct tb_daemon *d, uint32_t peer, const struct tb_n
     if (!tb_site_lag_denied(d, peer, model)) return false;
     of_right(model, d->site.text, &lacks, out);
     return true;
+}
+
+/* False: the operator is one of another site. */
+static bool of_pause_to(struct tb_daemon *d, uint32_t peer, const struct tb_name *model,
+                        char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_store_pause *of_model = tb_pause_of_model(d, model), *of_peer = tb_pause_of_peer(d, peer);
+    if (of_model != NULL)
+        of_pause_here("model", of_model, out);
+    else if (of_peer != NULL)
+        of_pause_here("peer", of_peer, out);
+    return of_model != NULL || of_peer != NULL;
 }
 
 /* The reason is the site's own word, or follows from an older word: it did not know of the head
@@ -379,6 +422,7 @@ void tb_evidence_there(struct tb_daemon *d, const struct tb_record *r, uint16_t 
     const bool up = tb_site_lag_link(d, peer)->up, crosses = tb_lag_moves(reason) || reason == TB_LAG_STALLED;
     const bool speaks = tb_site_lag_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
     if (up && reason == TB_LAG_DENIED && of_right_there(d, peer, &r->state.model, out)) return;
+    if (up && reason == TB_LAG_PAUSED && of_pause_to(d, peer, &r->state.model, out)) return;
     if (reason == TB_LAG_BUDGET)
         of_day_there(d, peer, out);
     else if (!up || crosses || !speaks) /* by its link this gateway judges a peer that says no STATE */

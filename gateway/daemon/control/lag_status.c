@@ -203,6 +203,17 @@ enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, c
     return TB_NOT_FOUND;
 }
 
+/* Of what is held of it, or as its peer announced it. */
+json_t *tb_status_head_bytes(struct tb_daemon *d, const struct tb_site_lag *l)
+{
+    for (uint32_t i = 0; l->known && i < l->state.held_count; i++)
+        if (tb_site_which_compare(&l->state.held[i].which, &l->state.head) == 0)
+            return json_integer((json_int_t)l->state.held[i].bytes);
+    const uint64_t bytes =
+        l->known && tb_links_now(d) != NULL ? tb_links_announced_bytes(d->links, &l->head) : 0;
+    return bytes > 0 ? json_integer((json_int_t)bytes) : json_null();
+}
+
 /* ---- versions ---- */
 
 static json_t *site_json(const struct tb_record *r, const struct tb_site_held *h)

@@ -19,10 +19,12 @@
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
+#include "gateway/daemon/control/digests_status.h"
 #include "gateway/daemon/control/event_commands.h"
 #include "gateway/daemon/control/group_status.h"
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/control/link_status.h"
+#include "gateway/daemon/control/pause_acts.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/control/version_status.h"
@@ -31,6 +33,7 @@
 #include "gateway/daemon/copies/shelves.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/pauses.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/live/live_status.h"
@@ -41,6 +44,7 @@
 #include "intra/fabric/fabric_hops.h"
 #include "intra/transport/transport_words.h"
 #include "tombolo/version.h"
+#include "wan/link/links_pause.h"
 #include "wan/link/links_stats.h"
 
 #define HOPS_MAX 1024u /* of one answer */
@@ -164,6 +168,8 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
         set_u64(o, "sessions", stats.sessions);
         put(o, "limit", tb_limits_json(&d->limits[i]));
+        put(o, "paused_here", json_boolean(tb_pause_of_peer(d, i) != NULL));
+        put(o, "paused_there", json_boolean(stats.up && tb_links_paused_there(d->links, i, NULL)));
         append(list, o);
     }
     return list;
@@ -210,6 +216,7 @@ static json_t *models_json(struct tb_daemon *d)
         put(o, "reason", json_string(tb_lag_name(lag.state.reason)));
         put(o, "lag_versions", lag.known ? json_integer(lag.state.versions) : json_null());
         put(o, "lag_bytes", lag.known ? json_integer((json_int_t)lag.state.left_bytes) : json_null());
+        put(o, "head_bytes", tb_status_head_bytes(d, &lag));
         put(o, "lag_s", lag.known ? json_real((double)lag.state.behind_ms / 1e3) : json_null());
         append(list, o);
     }
@@ -440,8 +447,10 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "encoded", tb_status_encoded(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
+    put(o, "pauses", tb_pauses_json(d));
     set_u64(o, "session_count", d->session_count);
     put(o, "sessions", sessions_json(d));
+    set_u64(o, "group_count", tb_status_group_count(d));
     put(o, "groups", tb_status_groups(d));
     put(o, "fabric", fabric_json(d));
     put(o, "hops", hops_json(d));
@@ -548,15 +557,18 @@ static int version_order(const void *a, const void *b)
     return by_model != 0 ? by_model : tb_version_key_compare(x, y);
 }
 
-/* Of one model; NULL: all. */
-static json_t *versions_json(struct tb_daemon *d, const char *model)
+/* Of one model; NULL: all. *count_out: of them, those that are left out included. */
+static json_t *versions_json(struct tb_daemon *d, const char *model, uint32_t *count_out)
 {
     enum { VIEWS_MAX = 1024 };
-    static struct tb_catalog_version_view views[VIEWS_MAX]; /* the main loop's alone */
+    static struct tb_catalog_version_view views[VIEWS_MAX + 1]; /* the main loop's alone */
     uint32_t cursor = 0, count = 0;
-    while (count < VIEWS_MAX && tb_catalog_version_at(d->catalog, &cursor, &views[count])) {
+    *count_out = 0;
+    while (tb_catalog_version_at(d->catalog, &cursor, &views[count])) {
         if (model != NULL && strcmp(model, views[count].key.model.text) != 0) continue;
-        count += !tb_status_nobodys(d, &views[count]);
+        if (tb_status_nobodys(d, &views[count])) continue;
+        count += count < VIEWS_MAX; /* the last row is for those that are left out */
+        ++*count_out;
     }
     qsort(views, count, sizeof views[0], version_order);
     json_t *list = json_array();
@@ -587,7 +599,9 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
     const char *model = json_string_value(json_object_get(request, "model"));
     if (model != NULL && !model_known(d, model)) return model_unknown(model, error);
     lacking = false;
-    put(reply, "versions", versions_json(d, model));
+    uint32_t count;
+    put(reply, "versions", versions_json(d, model, &count));
+    set_u64(reply, "version_count", count);
     return lacking ? TB_SITE_NOMEM : TB_OK;
 }
 
@@ -610,6 +624,10 @@ const struct tb_control_command tb_status_commands[] = {
     {"reload", tb_reload_command},
     {"config", tb_reload_config_command},
     {"backup", tb_audited_backup},
+    {"pause", tb_audited_pause},
+    {"resume", tb_audited_resume},
+    {"digests", tb_status_digests},
+    {"gc", tb_audited_gc},
     {NULL, NULL},
 };
 
@@ -632,5 +650,9 @@ const struct tb_control_command tb_status_reading_commands[] = {
     {"config", tb_reload_config_command},
     {"events", tb_events_command},
     {"backup", tb_audited_refusal},
+    {"pause", tb_audited_refusal},
+    {"resume", tb_audited_refusal},
+    {"digests", tb_status_digests},
+    {"gc", tb_audited_refusal},
     {NULL, NULL},
 };

@@ -102,8 +102,7 @@ static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_statu
     tb_free(held);
 }
 
-/* TB_AGAIN: the reply goes out once it is durable. */
-static enum tb_status answer_when_saved(struct tb_daemon *d)
+enum tb_status tb_answer_when_saved(struct tb_daemon *d)
 {
     if (d->store_down) return TB_SITE_STORE;
     struct held_answer *h = tb_calloc(1, sizeof *h);
@@ -162,7 +161,7 @@ enum tb_status tb_withdraw_command(void *user, const json_t *request, json_t *re
         !text_put(reply, "who", after.who) ||
         !text_put(reply, "where", after.withdrawn_here ? "here" : "everywhere"))
         return TB_SITE_NOMEM;
-    return status == TB_OK ? answer_when_saved(d) : TB_OK;
+    return status == TB_OK ? tb_answer_when_saved(d) : TB_OK;
 }
 
 /* ---- pin, unpin, roll back ---- */
@@ -253,7 +252,7 @@ static enum tb_status pin_answer(struct tb_daemon *d, const struct tb_version_ke
     if (!version_put(reply, &v) || !text_put(reply, "who", v.pinned_by) ||
         json_object_set_new(reply, "pinned", json_boolean(v.pinned)) != 0)
         return TB_SITE_NOMEM;
-    return status == TB_OK ? answer_when_saved(d) : TB_OK;
+    return status == TB_OK ? tb_answer_when_saved(d) : TB_OK;
 }
 
 static enum tb_status pin_dry(const struct tb_daemon *d, const struct tb_catalog_version_view *v, bool pinned,

@@ -58,6 +58,7 @@ enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
     if (!f->heard) return TB_LAG_UNKNOWN;
     if (f->awaits_signature) return TB_LAG_UNSIGNED;
     if (f->pinned) return TB_LAG_PINNED;
+    if (f->paused) return TB_LAG_PAUSED;
     if (!f->behind) return use(f);
     if (f->table_full) return TB_LAG_TABLE;
     if (f->lacks_room) return TB_LAG_NO_ROOM;

@@ -49,7 +49,9 @@
     X(TB_LAG_PINNED, "pinned",                                                                               \
       "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")                 \
     X(TB_LAG_SHARE, "share-spent", "as many versions as one peer may have under way cross from it already")  \
-    X(TB_LAG_REVOKED, "revoked", "the certificate of one end is on the list of the other (tls.revoked)")
+    X(TB_LAG_REVOKED, "revoked", "the certificate of one end is on the list of the other (tls.revoked)")     \
+    X(TB_LAG_PAUSED, "paused",                                                                               \
+      "an operator paused the model, or the link that would bring it (tombolo pause)")
 
 enum tb_lag_reason {
 #define TB_LAG_ENUM(name, text, why) name,
@@ -68,6 +70,7 @@ struct tb_lag_facts {
     enum tb_lag_reason link; /* TB_LAG_UP_TO_DATE: a link that could bring it is up, or it comes from ranks */
     bool heard;              /* of the model's head, from its home or through a relay */
     bool pinned;             /* by an operator here, to an older version; or the head is withdrawn here */
+    bool paused;             /* the model, or each link that could bring it, by an operator of either end */
     bool behind;             /* the head is not whole here */
     bool awaits_signature;   /* a version above the head was announced without its home's signature */
     bool table_full;         /* the catalog refused it a row */

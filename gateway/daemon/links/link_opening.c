@@ -152,6 +152,7 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     tb_free(models);
     if (status != TB_OK) return status;
     tb_limits_renewed(d);
+    tb_pauses_apply(d);
     tb_withdrawn_opened(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         tb_copy_serve(c);
@@ -315,4 +316,5 @@ void tb_link_opening_changed(struct tb_daemon *d, const struct tb_config *was)
         tb_links_peer_models(d->links, i, models, models_wanted(d, c, i, models));
         rights_change(d, was, i);
     }
+    tb_pauses_apply(d); /* also to peers that came */
 }

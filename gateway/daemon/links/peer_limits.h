@@ -29,6 +29,8 @@ uint64_t tb_limits_day_ends_s(void);       /* UTC */
 void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */
 
 enum tb_status tb_limits_command(void *daemon, const json_t *request, json_t *reply, char *error);
+/* TB_NOT_FOUND: no peer has that name, and `error` names those that there are. */
+enum tb_status tb_limits_peer_find(const struct tb_daemon *d, const char *site, char *error);
 json_t *tb_limits_json(const struct tb_peer_limit *limit); /* NULL: no memory */
 
 #endif

@@ -10,10 +10,12 @@
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/pauses.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/rights.h"
+#include "wan/link/links_pause.h"
 #include "wan/link/links_stats.h"
 
 struct tb_site_own *tb_site_lag_own(struct tb_daemon *d, const struct tb_name *model)
@@ -270,6 +272,36 @@ static uint32_t spent_from(struct tb_daemon *d, const struct tb_catalog_model *m
     return first;
 }
 
+/* P6: a relay that waits for the model itself, as it is paused before it, brings nothing either. */
+static bool waits_paused(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    return tb_record_get(d->catalog, &d->config->peers[peer].site, model, &r) && r.known &&
+           r.state.reason == TB_LAG_PAUSED && r.state.versions > 0;
+}
+
+static bool is_paused(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    return tb_pause_of_peer(d, peer) != NULL || tb_links_paused_there(d->links, peer, model) ||
+           waits_paused(d, peer, model);
+}
+
+/* One source that is up and not paused can bring it. */
+static void facts_of_pause(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    TB_ASSERT(!l->model->is_home);
+    for (uint32_t i = 0; i < source_count(d, l->model); i++) {
+        const uint32_t peer = source_at(d, l->model, i);
+        if (peer == UINT32_MAX || !tb_site_link(d, peer)->up) continue;
+        if (!is_paused(d, peer, &l->model->name)) {
+            l->paused_from = UINT32_MAX;
+            break;
+        }
+        if (l->paused_from == UINT32_MAX) l->paused_from = peer;
+    }
+    l->facts.paused = l->paused_from != UINT32_MAX || tb_pause_of_model(d, &l->model->name) != NULL;
+}
+
 static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
 {
     if (l->source == UINT32_MAX) return;
@@ -340,7 +372,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     memset(l, 0, sizeof *l);
     l->model = m;
     l->own = tb_site_lag_own(d, &m->name);
-    l->spent_from = l->source = UINT32_MAX;
+    l->spent_from = l->paused_from = l->source = UINT32_MAX;
     l->state = (struct tb_site_state){.site = d->site, .model = m->name, .incarnation = d->incarnation};
     held_fill(d, m, &l->state);
     l->facts.is_home = m->is_home;
@@ -359,6 +391,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     const struct tb_copy *copy = tb_id_is_zero(&l->head) ? NULL : tb_copy_find(d, &l->head);
     if (copy != NULL) facts_of_copy(l, copy);
     facts_of_link(d, l);
+    if (!m->is_home) facts_of_pause(d, l);
     l->facts.base_crosses = base_crosses(d, l);
     facts_of_groups(d, l);
     struct tb_catalog_version_view by;

@@ -40,7 +40,9 @@ struct tb_site_lag {
     struct tb_lag_facts facts;
     const struct tb_copy *copy; /* of the head; NULL: none */
     uint32_t shards_here;
-    uint32_t source;     /* the peer that brings it, or would; UINT32_MAX: none */
+    uint32_t source; /* the peer that brings it, or would; UINT32_MAX: none */
+    uint32_t
+        paused_from;     /* the first peer that could bring it, where each that is up is paused; UINT32_MAX */
     uint32_t spent_from; /* a peer whose day's bytes to here are used up; UINT32_MAX: none is in the way */
 };
 void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, struct tb_site_lag *lag_out);

@@ -13,6 +13,7 @@
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/pauses.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/models/model_table.h"
@@ -295,6 +296,7 @@ static uint16_t reason_there(struct tb_daemon *d, uint32_t peer, const struct tb
     struct tb_lag_facts facts = {.subscribed = true, .heard = true, .has_groups = true, .used = true};
     facts.behind = s->versions > 0;
     facts.spent = tb_budget_state(&d->limits[peer].budget) == TB_BUDGET_HELD;
+    facts.paused = tb_pause_of_peer(d, peer) != NULL || tb_pause_of_model(d, &s->model) != NULL;
     facts.begun = head->crossing;
     facts.holdup = stats->holdup;
     facts.mtu = stats->why == TB_LINKS_WHY_MTU;

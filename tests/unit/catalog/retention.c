@@ -1,12 +1,14 @@
 /* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order,
  * and what never does (P7, P3).
  *
- * Covers: gateway/catalog/rules/retention.c gateway/catalog/arena_copy.c */
+ * Covers: gateway/catalog/rules/retention.c gateway/catalog/arena_copy.c
+ * Covers: gateway/catalog/keeping.c */
 #include <string.h>
 
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/keeping.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/versions.h"
@@ -428,6 +430,70 @@ static void one_that_nobody_gives_any_more_makes_room_for_a_newer(void **state)
     site_close(&s);
 }
 
+/* Of a version here, as an operator sees it. */
+static void stands(struct site *s, uint64_t uid, bool goes, const char *why)
+{
+    struct tb_catalog_keeping k;
+    const struct tb_id id = id_of(uid);
+    for (uint32_t cursor = 0; tb_catalog_keeping_at(s->c, &cursor, &k);) {
+        if (!tb_id_equal(&k.key.uid, &id)) continue;
+        assert_string_equal(k.why, why);
+        assert_int_equal(k.goes, goes);
+        return;
+    }
+    fail_msg("v%llu is not there", (unsigned long long)uid);
+}
+
+/* P10, P3: a clearing takes what is within `keep` of nobody, and says why the rest stays. */
+static void a_clearing_takes_what_nobody_keeps(void **state)
+{
+    (void)state;
+    struct site s;
+    uint32_t count = 0;
+    east(&s, 1);
+    come(&s, "a");
+    CHECK_OK(version_open(&s, "rank", 3, 1, 3));
+    CHECK_OK(seal(&s, "rank", 3, 0, 30));
+    land(&s, 3, 0, 4);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    publish_whole(&s, "rank", 4);
+    CHECK_OK(staged(&s, "a", 4));
+    switch_to(&s, "a", 4);
+    publish_whole(&s, "rank", 5);
+    hush(&s);
+    stands(&s, 3, true, "not whole, and superseded");
+    stands(&s, 4, false, "readers use it, or a site draws it");
+    stands(&s, 5, false, "the head of its model");
+    CHECK_OK(tb_catalog_clear(s.c, s.now, &count));
+    assert_int_equal(count, 1);
+    said(&s, "[   0] evict v3: ok\n");
+    stands(&s, 3, false, "it is leaving");
+    CHECK_OK(tb_catalog_clear(s.c, s.now, &count));
+    assert_int_equal(count, 0);
+    site_close(&s);
+}
+
+/* The twin: a version within `keep` stays, also where room could take it. */
+static void a_clearing_leaves_what_keep_names(void **state)
+{
+    (void)state;
+    struct site s;
+    uint32_t count = 0;
+    east(&s, 2);
+    publish_whole(&s, "rank", 4);
+    publish_whole(&s, "rank", 5);
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true, .itself = true};
+    name_durable(&s, "west");
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    hush(&s);
+    stands(&s, 4, false, "among the newest that `keep` names");
+    CHECK_OK(tb_catalog_clear(s.c, s.now, &count));
+    assert_int_equal(count, 0);
+    said(&s, "");
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +507,8 @@ int main(void)
         cmocka_unit_test(room_takes_a_base_last),
         cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
         cmocka_unit_test(room_is_made_in_order),
+        cmocka_unit_test(a_clearing_takes_what_nobody_keeps),
+        cmocka_unit_test(a_clearing_leaves_what_keep_names),
         cmocka_unit_test(a_whole_one_goes_before_an_older_partial_one),
         cmocka_unit_test(a_site_that_is_taking_it_pins_it),
         cmocka_unit_test(a_site_that_takes_no_more_pins_nothing),

@@ -40,7 +40,13 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PINNED);
     assert_false(tb_lag_is_current(TB_LAG_PINNED) || tb_lag_moves(TB_LAG_PINNED));
     f.pinned = false;
+    f.paused = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PAUSED); /* what comes next will not cross */
     f.behind = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PAUSED);
+    assert_false(tb_lag_is_current(TB_LAG_PAUSED) || tb_lag_moves(TB_LAG_PAUSED));
+    assert_false(tb_lag_is_of_lack(TB_LAG_PAUSED) || tb_lag_is_of_link(TB_LAG_PAUSED));
+    f.paused = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_TABLE);
     f.table_full = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_ROOM);
@@ -126,8 +132,8 @@ static void a_reason_of_a_later_release_is_unknown(void **state)
 static void reasons_of_a_lack_are_the_rest(void **state)
 {
     (void)state;
-    static const uint16_t others[] = {TB_LAG_DENIED, TB_LAG_UNKNOWN, TB_LAG_STORE, TB_LAG_UNSIGNED,
-                                      TB_LAG_PINNED};
+    static const uint16_t others[] = {TB_LAG_DENIED,   TB_LAG_UNKNOWN, TB_LAG_STORE,
+                                      TB_LAG_UNSIGNED, TB_LAG_PINNED,  TB_LAG_PAUSED};
     for (uint16_t reason = 0; reason < TB_LAG_REASON_END; reason++) {
         bool lack = !tb_lag_is_current(reason) && !tb_lag_is_of_link(reason);
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

@@ -205,6 +205,7 @@ static void each_reason_of_this_site_has_evidence_that_fits(void **state)
         [TB_LAG_UNSIGNED] = "west announced 2:5",
         [TB_LAG_SHARE] = "0 of 16 versions cross from west",
         [TB_LAG_PINNED] = "", /* no operator has pinned anything here */
+        [TB_LAG_PAUSED] = "west waits for it too, as it is paused before it",
     };
     for (uint32_t r = 0; r < TB_LAG_REASON_END; r++) {
         const bool of_link = tb_lag_is_of_link((uint16_t)r); /* the relay's, as ours is up */

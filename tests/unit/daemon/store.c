@@ -501,12 +501,58 @@ static void a_later_start_ends_the_doubt_of_all_names(void **state)
     tb_store_close(store);
 }
 
+struct pauses {
+    uint32_t count;
+    struct tb_store_pause rows[4];
+};
+
+static void note_pause(void *user, const struct tb_store_pause *pause)
+{
+    struct pauses *p = user;
+    assert_true(p->count < 4);
+    p->rows[p->count++] = *pause;
+}
+
+/* P10: what an operator paused is paused after a restart, by whose decision, and until it goes on.
+ * A model and a peer of one name are two. */
+static void pauses_survive_a_restart(void **state)
+{
+    (void)state;
+    struct pauses p = {0};
+    struct tb_store_pause model = {.paused = true, .who = "ann (uid 7)", .wall_ms = 11};
+    assert_int_equal(tb_name_set(&model.name, "policy"), TB_OK);
+    struct tb_store_pause peer = model;
+    peer.is_peer = true;
+    peer.wall_ms = 12;
+    struct tb_store *store = open_good();
+    assert_int_equal(tb_store_pause(store, &model), TB_OK);
+    assert_int_equal(tb_store_pause(store, &peer), TB_OK);
+    tb_store_close(store);
+    store = open_good();
+    assert_int_equal(tb_store_load_pauses(store, note_pause, &p), TB_OK);
+    assert_int_equal(p.count, 2);
+    assert_true(!p.rows[0].is_peer && p.rows[1].is_peer && p.rows[0].paused);
+    assert_string_equal(p.rows[0].name.text, "policy");
+    assert_string_equal(p.rows[0].who, "ann (uid 7)");
+    assert_int_equal(p.rows[0].wall_ms, 11);
+    model.paused = false;
+    assert_int_equal(tb_store_pause(store, &model), TB_OK);
+    tb_store_close(store);
+    store = open_good();
+    p.count = 0;
+    assert_int_equal(tb_store_load_pauses(store, note_pause, &p), TB_OK);
+    assert_int_equal(p.count, 1);
+    assert_true(p.rows[0].is_peer);
+    tb_store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORE_TEST(a_new_store_doubts_the_names_that_it_does_not_know),
         STORE_TEST(a_later_start_ends_the_doubt_of_all_names),
         STORE_TEST(rows_survive_a_restart),
+        STORE_TEST(pauses_survive_a_restart),
         STORE_TEST(a_new_state_keeps_the_pin),
         STORE_TEST(another_pin_takes_its_place),
         STORE_TEST(the_incarnation_grows_at_each_start),

@@ -336,6 +336,7 @@ static void every_type_has_a_name(void **state)
                         "state"); /* numbers between belong to other messages */
     assert_string_equal(tb_frame_name(TB_FRAME_HOLDUP), "holdup");
     assert_string_equal(tb_frame_name(TB_FRAME_STATEMENT), "statement");
+    assert_string_equal(tb_frame_name(TB_FRAME_PAUSED), "paused");
     assert_string_equal(tb_frame_name(0), "unknown");
     assert_string_equal(tb_frame_name(TB_FRAME_TYPE_END), "unknown");
     assert_string_equal(tb_frame_name(UINT16_MAX), "unknown");

@@ -310,6 +310,24 @@ static void say_segment_too_large(struct rogue *r)
     ROGUE_SEND(r, TB_FRAME_SEGMENT, tb_frame_segment, .bytes = TB_SEGMENT_BYTES_MAX + 1);
 }
 
+static void say_paused(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_PAUSED, tb_frame_paused, .paused = 1);
+}
+
+static void say_paused_twice_over(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_PAUSED, tb_frame_paused, .paused = 2);
+}
+
+/* P7 P9: PAUSED is a word of protocol 3, and says yes or no. */
+static void pauses_are_yes_or_no(void **state)
+{
+    (void)state;
+    rogue_in_session(2, say_paused);
+    rogue_in_session(3, say_paused_twice_over);
+}
+
 /* P7 P9: protocol 3 has sizes of segments, and none that no path has. */
 static void segments_have_bounds(void **state)
 {
@@ -470,6 +488,7 @@ int main(void)
         cmocka_unit_test(a_day_is_spent_or_not),
         cmocka_unit_test(runs_are_no_word_of_protocol_2),
         cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(pauses_are_yes_or_no),
         cmocka_unit_test(views_have_bounds),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),

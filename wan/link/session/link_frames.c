@@ -29,6 +29,7 @@
 #include "wan/link/traffic/link_expected.h"
 #include "wan/link/traffic/link_manifest.h"
 #include "wan/link/traffic/link_manifest_pages.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_runs.h"
 #include "wan/link/traffic/link_send.h"
@@ -293,6 +294,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HOLDUP] = tb_link_on_holdup,
     [TB_FRAME_STATEMENT] = tb_link_on_statement,
     [TB_FRAME_PROOFS] = tb_link_on_proofs,
+    [TB_FRAME_PAUSED] = tb_link_on_paused,
 };
 
 static void log_garbled(const struct tb_link_conn *c, uint16_t type)

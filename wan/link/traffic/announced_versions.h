@@ -29,6 +29,7 @@ struct tb_link_models {
     bool renamed;                     /* a row of `wanted` became another model's */
     bool left[TB_LINKS_MODELS_MAX];   /* of `wanted`: no more; what is said of it in this session is heard */
     bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
+    bool paused[TB_LINKS_MODELS_MAX]; /* of `wanted`: likewise, its operator paused it */
     /* Models this peer may read and wants; while it is down, did. */
     struct tb_granted *granted;
     uint32_t granted_count;

@@ -8,6 +8,7 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 
@@ -60,7 +61,7 @@ static bool manifests_are_short(const struct tb_link *l, const struct tb_offer *
 bool tb_link_push(struct tb_link *l, struct tb_offer *o)
 {
     struct tb_push **at = tb_push_find_model(&l->traffic.pushes.expected, &o->key.model);
-    if (*at == NULL) return false;
+    if (*at == NULL || tb_link_is_paused(l, &o->key.model)) return false;
     struct tb_offer *base = tb_offer_find(l->links, &(*at)->base);
     if (base == NULL || !tb_push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
     if (!tb_shared_places_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;

@@ -12,6 +12,7 @@
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_share.h"
 #include "wan/link/traffic/offer_table.h"
@@ -194,11 +195,14 @@ static bool in_tick(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
     struct tb_inbound_chunk chunk;
     if (in->finished) return false;
+    const bool paused = tb_link_is_paused(l, &in->key.model);
+    if (paused && in->crossing != 0) tb_link_in_stop(l, in); /* what is held stays */
     if (in->crossing == 0) {
         if (tb_link_in_all_held(in)) { /* by another way */
             tb_link_in_end(l, in, TB_OK);
             return true;
         }
+        if (paused) return false;
         /* After a cut, what the old streams still bring is told first: it is not sent again
          * (P5). */
         if (!tb_link_is_up(l) || tb_link_streams_old(l) || tb_link_announced(l, &in->key.uid) == NULL)

@@ -26,6 +26,7 @@
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/send/feed_landings.h"
@@ -87,6 +88,7 @@ void tb_link_expect(struct tb_link *l, const struct tb_offer *o)
     const struct tb_links_options *options = &l->links->options;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
     if (!options->ops->expects(options->user, l->index, &o->key.model)) return;
+    if (tb_link_is_paused(l, &o->key.model)) return;
     if (rests(l, &o->key.model) || is_behind(l, o) || lands_another(l, o)) return;
     struct tb_push **before = tb_push_find_model(&l->traffic.pushes.expecting, &o->key.model);
     if (*before != NULL) expect_no_more(l, before); /* there, too, one takes the other's place */
@@ -102,6 +104,18 @@ void tb_link_expect(struct tb_link *l, const struct tb_offer *o)
     l->traffic.pushes.given[l->traffic.pushes.given_at++ % LINK_GIVEN_MAX] = p->crossing;
     LINK_SEND(l, TB_FRAME_EXPECT, tb_frame_expect, LINK_SMALL, .crossing = p->crossing, .model = p->model,
               .base = p->base);
+}
+
+/* A PUSH that is on its way is answered by STOP. */
+void tb_link_expect_paused(struct tb_link *l)
+{
+    struct tb_push **at = &l->traffic.pushes.expecting;
+    while (*at != NULL) {
+        if (tb_link_is_paused(l, &(*at)->model))
+            expect_no_more(l, at);
+        else
+            at = &(*at)->next;
+    }
 }
 
 /* P7: each number that EXPECT gave out serves once. A peer that names another number would make us

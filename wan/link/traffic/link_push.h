@@ -11,6 +11,7 @@ struct tb_wire_frame;
 
 void tb_link_expect(struct tb_link *l,
                     const struct tb_offer *o); /* it is whole here, and the peer was told so */
+void tb_link_expect_paused(struct tb_link *l); /* none of a model that is paused is expected */
 enum tb_status tb_link_on_push(struct tb_link *l, struct tb_wire_frame *f);
 /* A landing begins, on in->base: as which crossing that the peer began already; 0: it is to be
  * asked. */

@@ -53,7 +53,7 @@ static void want(struct tb_link *l, const struct tb_name *model)
     if (at == m->wanted_count) at = wanted_row(m);
     if (at == UINT32_MAX) return;
     m->wanted[at] = *model;
-    m->left[at] = m->denied[at] = false;
+    m->left[at] = m->denied[at] = m->paused[at] = false;
     announced_wanted(m, model);
     m->came_at = tb_clock_now();
     tb_link_subscribe_to(l, model);

@@ -15,6 +15,7 @@
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/link_dtypes.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/link/traffic/word_frames.h"
@@ -341,8 +342,8 @@ static bool next_parcel(struct tb_link *l, struct tb_feed_parcel *p_out)
     for (uint32_t flow; (flow = tb_fair_next(&l->traffic.crossings.fair, silent)) != TB_FAIR_NONE;
          silent |= 1u << flow) {
         for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
-            if (out->flow != flow || far_ahead(out) || !tb_outbound_next(&out->core, &p_out->parcel))
-                continue;
+            if (out->flow != flow || tb_link_is_paused(l, &out->offer->key.model)) continue;
+            if (far_ahead(out) || !tb_outbound_next(&out->core, &p_out->parcel)) continue;
             p_out->share = out->offer->share;
             p_out->base = out->base;
             p_out->crossing = out->crossing;
@@ -374,7 +375,8 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now)
         ready++;
     }
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
-        if (tb_outbound_state_started(out->core.state)) /* of one that is not, nothing is late */
+        if (tb_outbound_state_started(out->core.state) && /* of one that is not, nothing is late */
+            !tb_link_is_paused(l, &out->offer->key.model))
             pushed |= hedge(l, out, now);
     l->traffic.crossings.queued = tb_feed_ready(l->traffic.feed);
     l->traffic.crossings.full = l->traffic.crossings.full && l->traffic.crossings.queued > 0 && !spent;

@@ -73,6 +73,7 @@ void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns 
     TB_ASSERT(tb_link_is_up(l));
     tb_link_life(l, life);
     tb_link_state_up(l);
+    tb_link_pause_up(l);
     tb_link_versions_up(l);
     tb_link_crossings_up(l);
     tb_link_streams_up(l, rtt);

@@ -6,6 +6,7 @@
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/link_state.h"
 #include "wan/link/traffic/push_table.h"
 
@@ -29,6 +30,7 @@ struct tb_link_traffic {
     struct tb_link_streams streams;
     struct tb_feed *feed;
     struct tb_link_holdup holdup;
+    struct tb_link_pause pause;
     struct tb_id peer_life; /* of the peer's arena, by its last HELLO; zero: none came */
 };
 

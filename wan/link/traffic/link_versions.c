@@ -20,6 +20,7 @@
 #include "wan/link/traffic/link_expected.h"
 #include "wan/link/traffic/link_manifest.h"
 #include "wan/link/traffic/link_manifest_pages.h"
+#include "wan/link/traffic/link_pause.h"
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_signed.h"
 #include "wan/link/traffic/offer_table.h"
@@ -112,6 +113,7 @@ static void grant(struct tb_link *l, const struct tb_name *model)
     struct tb_links *ls = l->links;
     tb_link_granted_put(l, model);
     tb_links_table_took(ls, TB_LINKS_TABLE_GRANTED, l->traffic.models.granted_count);
+    tb_link_pause_granted(l, model);
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
     for (struct tb_offer *o = ls->offers; o != NULL; o = o->next)
