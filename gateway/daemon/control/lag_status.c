@@ -210,7 +210,7 @@ json_t *tb_status_head_bytes(struct tb_daemon *d, const struct tb_site_lag *l)
         if (tb_site_which_compare(&l->state.held[i].which, &l->state.head) == 0)
             return json_integer((json_int_t)l->state.held[i].bytes);
     const uint64_t bytes =
-        l->known && tb_links_now(d) != NULL ? tb_links_announced_bytes(d->links, &l->head) : 0;
+        l->known && tb_peer_links(d) != NULL ? tb_links_announced_bytes(d->links, &l->head) : 0;
     return bytes > 0 ? json_integer((json_int_t)bytes) : json_null();
 }
 

@@ -47,7 +47,7 @@ json_t *tb_pauses_json(const struct tb_daemon *d)
 static enum tb_status name_check(struct tb_daemon *d, const struct tb_store_pause *p, char *error)
 {
     if (tb_pause_find(&d->pauses, &p->name, p->is_peer) != NULL) return TB_OK;
-    if (p->is_peer) return tb_limit_peer_find(d, p->name.text, error);
+    if (p->is_peer) return tb_limits_peer_find(d, p->name.text, error);
     if (tb_model_row_of(d, &p->name) != TB_MODEL_NONE) return TB_OK;
     (void)snprintf(error, ERROR_BYTES, "no model \"%.64s\" is configured here", p->name.text);
     return TB_NOT_FOUND;

@@ -35,7 +35,7 @@ void tb_pauses_apply(struct tb_daemon *d)
 {
     struct tb_name models[TB_PAUSES_MAX];
     uint32_t count = 0;
-    if (tb_links_now(d) == NULL) return; /* those to come begin with it */
+    if (tb_peer_links(d) == NULL) return; /* those to come begin with it */
     for (uint32_t i = 0; i < d->pauses.count; i++)
         if (!d->pauses.rows[i].is_peer) models[count++] = d->pauses.rows[i].name;
     tb_links_pause_models(d->links, models, count);

@@ -289,7 +289,7 @@ static enum tb_status no_such_peer(const struct tb_daemon *d, const char *site, 
     return TB_NOT_FOUND;
 }
 
-enum tb_status tb_limit_peer_find(const struct tb_daemon *d, const char *site, char *error)
+enum tb_status tb_limits_peer_find(const struct tb_daemon *d, const char *site, char *error)
 {
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         if (!d->config->peers[i].gone && strcmp(d->config->peers[i].site.text, site) == 0) return TB_OK;

@@ -292,7 +292,7 @@ static void facts_of_pause(struct tb_daemon *d, struct tb_site_lag *l)
     TB_ASSERT(!l->model->is_home);
     for (uint32_t i = 0; i < source_count(d, l->model); i++) {
         const uint32_t peer = source_at(d, l->model, i);
-        if (peer == UINT32_MAX || !tb_site_link(d, peer)->up) continue;
+        if (peer == UINT32_MAX || !tb_site_lag_link(d, peer)->up) continue;
         if (!is_paused(d, peer, &l->model->name)) {
             l->paused_from = UINT32_MAX;
             break;
