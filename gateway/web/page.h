@@ -21,7 +21,7 @@ enum tb_page_view {
     TB_PAGE_VIEWS
 };
 
-/* A view's part: /sites/2 are the sites behind the first 50. */
+/* A view's part: /sites/2 are the sites behind the first 25. */
 struct tb_page_place {
     enum tb_page_view view;
     uint32_t part; /* 1 and more */

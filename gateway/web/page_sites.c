@@ -9,9 +9,9 @@
 
 #define ROWS_FEW   24u /* so many fit the overview in full */
 #define ROWS_WORST 8u
-#define ROWS_MOST  30u /* of a part */
+#define ROWS_MOST  20u /* of a part */
 #define SITES_FEW  20u
-#define SITES_PART 50u /* of a part */
+#define SITES_PART 25u /* of a part */
 
 static const char *const classes[] = {"good", "warn", "bad", "unknown"};
 

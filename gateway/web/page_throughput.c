@@ -6,7 +6,7 @@
 #include "gateway/web/page_parts.h"
 #include "gateway/web/throughput.h"
 
-#define LEFT   64
+#define LEFT   76
 #define WIDTH  520
 #define HEIGHT 150
 #define BOTTOM 130

@@ -6,7 +6,7 @@
 const live = document.getElementById("live");
 let last = null; // the newest update: INSTANCE-NUMBER
 let heardAt = performance.now();
-let missed = 0;
+let missed = 0, missedAt = -Infinity; // how many updates did not come, and when that was seen
 let state = "";
 
 // One line for people, and for screen readers where it changes.
@@ -69,7 +69,8 @@ function count(id) {
     location.reload(); // another tombolo-web: its page and script may be others
     return;
   }
-  missed = Math.max(0, Number(number) - Number(was) - 1);
+  const gap = Number(number) - Number(was) - 1;
+  if (gap > 0) [missed, missedAt] = [gap, performance.now()];
   last = id;
 }
 
@@ -79,7 +80,7 @@ function words() {
   const late = silent_s > 3 * Number(page.dataset.pace || 1) + 3;
   document.documentElement.classList.toggle("cut", late);
   if (late) tell(`tombolo-web has said nothing for a while: what you see is old`);
-  else if (missed > 0) tell(`Live again: ${missed} updates were missed`);
+  else if (performance.now() - missedAt < 15000) tell(`Live again: ${missed} updates were missed`);
   else if (last !== null) tell("Live");
 }
 
