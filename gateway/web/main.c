@@ -9,8 +9,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
 #include "gateway/cli/cli.h"
 #include "gateway/cli/operator/control_client.h"
+#include "gateway/sandbox/sandbox.h"
 #include "gateway/web/web_server.h"
 #include "tombolo/version.h"
 
@@ -18,8 +20,9 @@
 
 static const char usage[] =
     "usage: tombolo-web [OPTION...]\n\n"
-    "Serves what `tombolo status`, `lag` and `versions` say of this site's gateway: a page at /,\n"
-    "/metrics for Prometheus, /livez and /readyz for probes. GET and HEAD alone. It ends with SIGTERM.\n\n"
+    "Serves what this site's gateway says on its control socket: a page at / with views of sites,\n"
+    "versions, links, readers and health, /metrics for Prometheus, /livez and /readyz for probes. GET\n"
+    "and HEAD alone. It ends with SIGTERM.\n\n"
     "  --control PATH    the gateway's control socket; default TOMBOLO_CONTROL, else\n"
     "                    " TB_CONTROL_PATH_DEFAULT "\n"
     "  --listen ADDRESS  an address and port; default " LISTEN_DEFAULT "; port 0: any\n"
@@ -46,6 +49,18 @@ static struct addrinfo *resolved(const char *text)
     return getaddrinfo(host, colon + 1, &hints, &found) == 0 ? found : NULL;
 }
 
+/* It opens no file and starts no process: it has its two sockets alone. */
+static void give_up_rights(void)
+{
+    struct tb_sandbox sandbox;
+    struct tb_log_line line;
+    tb_sandbox_enter(NULL, 0, &sandbox);
+    if (sandbox.lacks[0] == '\0') return;
+    tb_log_begin(&line, TB_LOG_WARN, "web.sandbox");
+    tb_log_str(&line, "lacks", sandbox.lacks);
+    tb_log_end(&line);
+}
+
 static int serve(const char *control, const struct addrinfo *at, const char *listen)
 {
     struct tb_web_server *server = NULL;
@@ -56,6 +71,7 @@ static int serve(const char *control, const struct addrinfo *at, const char *lis
     (void)sigaddset(&ends, SIGINT);
     (void)pthread_sigmask(SIG_BLOCK, &ends, NULL); /* also in the server's thread */
     (void)signal(SIGPIPE, SIG_IGN);
+    give_up_rights(); /* before the first thread */
     const enum tb_status status = tb_web_server_open(control, at->ai_addr, &server);
     if (status != TB_OK) {
         (void)fprintf(stderr, "tombolo-web: cannot listen on %s: %s\n", listen,

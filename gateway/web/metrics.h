@@ -6,13 +6,9 @@
 #ifndef TB_GATEWAY_WEB_METRICS_H
 #define TB_GATEWAY_WEB_METRICS_H
 
-#include <jansson.h>
 #include <stdio.h>
 
-/* Answers of the control socket, borrowed. NULL: it did not answer. */
-struct tb_web_facts {
-    const json_t *status, *lag, *versions;
-};
+#include "gateway/web/web_facts.h"
 
 void tb_metrics_write(FILE *out, const struct tb_web_facts *facts);
 

@@ -1,432 +1,241 @@
-/* page.c - see page.h. */
+/* page.c - see page.h. Views are rows of a table, and so are their sections. */
 #include "gateway/web/page.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/operator/lag_verdict.h"
+#include "gateway/web/markup.h"
+#include "gateway/web/page_parts.h"
 
-#define WARN_S 30.0 /* as `tombolo lag --check` */
-#define CRIT_S 120.0
+#define VERSIONS_AT_ONCE 4u  /* in the overview */
+#define VERSIONS_MOST    24u /* in their view */
+#define EVENTS_AT_ONCE   6u
+#define EVENTS_MOST      100u
 
-/* ---- text ---- */
+#define NEEDS(answer)    TB_ANSWER_BIT(TB_ANSWER_##answer)
 
-static void escaped(FILE *out, const char *text)
+static const struct {
+    const char *path, *name;
+    unsigned needs;
+} views[TB_PAGE_VIEWS] = {
+    {"/", "Overview", NEEDS(LAG) | NEEDS(VERSIONS) | NEEDS(STREAMS) | NEEDS(EVENTS)},
+    {"/sites", "Sites", NEEDS(LAG)},
+    {"/versions", "Versions", NEEDS(LAG) | NEEDS(VERSIONS)},
+    {"/links", "Links", NEEDS(LAG) | NEEDS(STREAMS)},
+    {"/readers", "Readers", NEEDS(LAG) | NEEDS(CHAINS)},
+    {"/health", "Health", NEEDS(LAG) | NEEDS(EVENTS)},
+};
+
+/* ---- sections ---- */
+
+struct scene {
+    const struct tb_web_facts *facts;
+    struct tb_page_place place;
+};
+
+static void topology(FILE *out, const struct scene *s)
 {
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<':
-            (void)fputs("&lt;", out);
-            break;
-        case '>':
-            (void)fputs("&gt;", out);
-            break;
-        case '&':
-            (void)fputs("&amp;", out);
-            break;
-        case '"':
-            (void)fputs("&quot;", out);
-            break;
-        default:
-            (void)fputc(*text, out);
-        }
-    }
+    tb_page_topology(out, s->facts);
 }
 
-static const char *text_of(const json_t *object, const char *key)
+static void throughput(FILE *out, const struct scene *s)
 {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
+    tb_page_throughput(out, s->facts);
 }
 
-static double number_of(const json_t *object, const char *key)
+static void matrix(FILE *out, const struct scene *s)
 {
-    return json_number_value(json_object_get(object, key));
+    tb_page_matrix(out, s->facts, s->place.part);
 }
 
-static bool is_true(const json_t *object, const char *key)
+static void lag(FILE *out, const struct scene *s)
 {
-    return json_is_true(json_object_get(object, key));
+    tb_page_lag(out, s->facts, s->place.part);
 }
 
-/* A cell with a text of somebody else. `class` NULL: none. */
-static void cell(FILE *out, const char *class, const char *text)
+static void sites(FILE *out, const struct scene *s)
 {
-    (void)fprintf(out, class != NULL ? "<td class=\"%s\">" : "<td>", class);
-    escaped(out, *text != '\0' ? text : "\xe2\x80\x93");
-    (void)fputs("</td>", out);
+    tb_page_matrix(out, s->facts, 0);
+    tb_page_lag(out, s->facts, 0);
 }
 
-__attribute__((format(printf, 2, 3))) static void number_cell(FILE *out, const char *format, ...)
+static void timeline(FILE *out, const struct scene *s)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)fputs("<td class=\"n\">", out);
-    (void)vfprintf(out, format, arguments);
-    (void)fputs("</td>", out);
-    va_end(arguments);
+    tb_page_timeline(out, s->facts, s->place.view == TB_PAGE_OVERVIEW ? VERSIONS_AT_ONCE : VERSIONS_MOST);
 }
 
-static void bytes_cell(FILE *out, double bytes)
+static void version_table(FILE *out, const struct scene *s)
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    size_t unit = 0;
-    for (; bytes >= 999.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        bytes /= 1000;
-    number_cell(out, unit == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    tb_page_version_table(out, s->facts);
 }
 
-static void seconds_text(FILE *out, double seconds)
+static void link_table(FILE *out, const struct scene *s)
 {
-    const uint64_t whole = seconds > 0 && seconds < 1e15 ? (uint64_t)seconds : 0;
-    if (seconds < 60)
-        (void)fprintf(out, seconds < 10 ? "%.1f s" : "%.0f s", seconds > 0 ? seconds : 0.0);
-    else if (whole < 86400)
-        (void)fprintf(out, "%" PRIu64 ":%02u:%02u", whole / 3600, (unsigned)(whole / 60 % 60),
-                      (unsigned)(whole % 60));
-    else
-        (void)fprintf(out, "%" PRIu64 " days", whole / 86400);
+    tb_page_link_table(out, s->facts);
 }
 
-static void seconds_cell(FILE *out, const json_t *row, const char *key)
+static void streams(FILE *out, const struct scene *s)
 {
-    const json_t *value = json_object_get(row, key);
-    (void)fputs("<td class=\"n\">", out);
-    if (json_is_number(value))
-        seconds_text(out, json_number_value(value));
-    else
-        (void)fputs("unknown", out);
-    (void)fputs("</td>", out);
+    tb_page_streams(out, s->facts);
 }
 
-static void table_begin(FILE *out, const char *title, const char *const *heads)
+static void groups(FILE *out, const struct scene *s)
 {
-    (void)fprintf(out, "<h2>%s</h2><div class=\"scroll\"><table><thead><tr>", title);
-    for (; *heads != NULL; heads++) /* a number's begins with # */
-        (void)fprintf(out, **heads == '#' ? "<th class=\"n\">%s</th>" : "<th>%s</th>",
-                      *heads + (**heads == '#'));
-    (void)fputs("</tr></thead><tbody>\n", out);
+    tb_page_groups(out, s->facts);
 }
 
-static void table_end(FILE *out)
+static void chains(FILE *out, const struct scene *s)
 {
-    (void)fputs("</tbody></table></div>\n", out);
+    tb_page_chains(out, s->facts);
 }
 
-/* ---- the verdict ---- */
-
-static enum tb_lag_severity worst_of(const json_t *rows)
+static void checks(FILE *out, const struct scene *s)
 {
-    enum tb_lag_severity worst = TB_LAG_FINE;
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        worst = tb_lag_verdict_worse(worst, tb_lag_verdict_severity(json_array_get(rows, i), WARN_S, CRIT_S));
-    return worst;
+    tb_page_checks(out, s->facts);
 }
 
-static size_t count_of(const json_t *rows, bool (*counts)(const json_t *row))
+static void tables(FILE *out, const struct scene *s)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        count += counts(json_array_get(rows, i));
-    return count;
+    tb_page_tables(out, s->facts);
 }
 
-static bool is_behind(const json_t *row)
+static void events(FILE *out, const struct scene *s)
 {
-    return is_true(row, "known") && json_integer_value(json_object_get(row, "versions")) > 0;
+    tb_page_events(out, s->facts, s->place.view == TB_PAGE_OVERVIEW ? EVENTS_AT_ONCE : EVENTS_MOST);
 }
 
-static bool is_unknown(const json_t *row)
+#define IN(view) (1u << TB_PAGE_##view)
+
+/* In their order on the page. */
+static const struct {
+    const char *id, *title;
+    unsigned views;
+    bool half; /* two of these stand side by side where there is room */
+    void (*write)(FILE *out, const struct scene *s);
+} sections[] = {
+    {"topology", "Links", IN(OVERVIEW) | IN(LINKS), true, topology},
+    {"throughput", "Throughput, 15 minutes", IN(OVERVIEW) | IN(LINKS), true, throughput},
+    {"sites", "Sites and models", IN(OVERVIEW), false, sites},
+    {"matrix", "Sites by models", IN(SITES), false, matrix},
+    {"lag", "Why each stands as it does", IN(SITES), false, lag},
+    {"timeline", "The way of each version", IN(OVERVIEW) | IN(VERSIONS), false, timeline},
+    {"versions", "Versions here", IN(VERSIONS), false, version_table},
+    {"links", "Each link", IN(LINKS), false, link_table},
+    {"streams", "Streams", IN(LINKS), false, streams},
+    {"groups", "Reader groups, and what they compute from", IN(OVERVIEW) | IN(READERS), false, groups},
+    {"chains", "Chains: from whom each worker reads", IN(READERS), false, chains},
+    {"health", "Health of this gateway", IN(HEALTH), false, checks},
+    {"tables", "Tables and memory", IN(HEALTH), false, tables},
+    {"events", "Events", IN(OVERVIEW) | IN(HEALTH), false, events},
+};
+
+static void write_section(FILE *out, size_t at, const struct scene *s)
 {
-    return !is_true(row, "known");
+    (void)fprintf(out, "<section id=\"%s\"%s><h2>%s ", sections[at].id,
+                  sections[at].half ? " class=\"half\"" : "", sections[at].title);
+    tb_markup_age(out, s->facts->age_s);
+    (void)fputs("</h2>\n", out);
+    sections[at].write(out, s);
+    (void)fputs("</section>\n", out);
 }
 
-/* Rows are sorted: the worst is the first. */
-static void worst_row(FILE *out, const json_t *row)
+/* ---- frame ---- */
+
+static void write_navigation(FILE *out, enum tb_page_view view)
 {
-    const json_int_t versions = json_integer_value(json_object_get(row, "versions"));
-    escaped(out, text_of(row, "model"));
-    (void)fputs(" at ", out);
-    escaped(out, text_of(row, "site"));
-    (void)fprintf(out, " is %" PRId64 " version%s and ", (int64_t)versions, versions == 1 ? "" : "s");
-    seconds_text(out, number_of(row, "seconds"));
-    (void)fputs(" behind: ", out);
-    escaped(out, text_of(row, "reason"));
-    (void)fputs(".", out);
+    (void)fputs("<nav aria-label=\"Views\">", out);
+    for (int v = 0; v < TB_PAGE_VIEWS; v++)
+        (void)fprintf(out, "<a href=\"%s\"%s>%s</a>", views[v].path,
+                      v == (int)view ? " aria-current=\"page\"" : "", views[v].name);
+    (void)fputs("</nav>", out);
 }
 
-static void unknown_rows(FILE *out, const json_t *rows, size_t unknown)
+static const char *site_of(const struct tb_web_facts *facts)
 {
-    size_t i = 0;
-    while (!is_unknown(json_array_get(rows, i)))
-        i++;
-    const json_t *first = json_array_get(rows, i);
-    (void)fputs(" Nothing is known now of ", out);
-    escaped(out, text_of(first, "model"));
-    (void)fputs(" at ", out);
-    escaped(out, text_of(first, "site"));
-    (void)fputs(" (", out);
-    escaped(out, text_of(first, "reason"));
-    (void)fputs(")", out);
-    if (unknown > 1) (void)fprintf(out, " and of %zu more", unknown - 1);
-    (void)fputs(".", out);
+    const char *site = tb_facts_text(facts->status, "site");
+    return *site != '\0' ? site : "Tombolo";
 }
 
-static void verdict(FILE *out, const struct tb_web_facts *facts)
+static void write_footer(FILE *out, const struct tb_web_facts *facts)
 {
-    static const char *const classes[] = {"good", "warn", "bad", "unknown"};
-    const json_t *rows = json_object_get(facts->lag, "lag");
-    const size_t behind = count_of(rows, is_behind), unknown = count_of(rows, is_unknown);
-    if (facts->status == NULL) {
-        (void)fputs("<p class=\"verdict bad\">The gateway does not answer on its control socket.</p>\n", out);
-        return;
-    }
-    (void)fprintf(out, "<p class=\"verdict %s\">", classes[worst_of(rows)]);
-    if (json_array_size(rows) == 0)
-        (void)fputs("No model is published or followed here.", out);
-    else if (behind == 0 && unknown == 0)
-        (void)fputs("All sites have what they should have.", out);
-    if (behind > 0) worst_row(out, json_array_get(rows, 0));
-    if (behind > 1)
-        (void)fprintf(out, " %zu more %s behind.", behind - 1, behind == 2 ? "row is" : "rows are");
-    if (unknown > 0) unknown_rows(out, rows, unknown);
-    if (is_true(facts->status, "draining")) (void)fputs(" This gateway drains.", out);
-    if (!is_true(facts->status, "store_ok"))
-        (void)fputs(" Its store cannot be written: publishing is refused.", out);
-    (void)fputs("</p>\n", out);
-}
-
-/* ---- sites and models ---- */
-
-static void reason_cell(FILE *out, const json_t *row)
-{
-    static const char *const classes[] = {"good", "warn", "bad", "unknown"};
-    cell(out, classes[tb_lag_verdict_severity(row, WARN_S, CRIT_S)], text_of(row, "reason"));
-}
-
-/* Under the row: what the reason rests on, and what is next. */
-static void why_row(FILE *out, const json_t *row)
-{
-    const char *advice = tb_lag_verdict_advice(text_of(row, "reason"));
-    if (strcmp(text_of(row, "reason"), "up-to-date") == 0) return;
-    (void)fputs("<tr class=\"more\"><td colspan=\"10\">", out);
-    escaped(out, text_of(row, "why"));
-    if (*text_of(row, "evidence") != '\0') (void)fputs(": ", out);
-    escaped(out, text_of(row, "evidence"));
-    (void)fputs(advice != NULL ? ". Next: " : "", out);
-    escaped(out, advice != NULL ? advice : "");
-    (void)fputs("</td></tr>\n", out);
-}
-
-static void until_cell(FILE *out, const json_t *row)
-{
-    const json_t *eta = json_object_get(row, "eta_s");
-    (void)fputs("<td class=\"n\">", out);
-    if (json_array_size(eta) == 2) {
-        seconds_text(out, json_number_value(json_array_get(eta, 0)));
-        (void)fputs(" to ", out);
-        seconds_text(out, json_number_value(json_array_get(eta, 1)));
-    } else if (is_behind(row))
-        (void)fputs("no estimate", out);
-    (void)fputs("</td>", out);
-}
-
-static void heard_cell(FILE *out, const json_t *row)
-{
-    (void)fputs("<td class=\"n\">", out);
-    if (json_is_number(json_object_get(row, "heard_s"))) {
-        seconds_text(out, number_of(row, "heard_s"));
-        (void)fputs(" ago", out);
-    } else
-        (void)fputs("never", out);
-    (void)fputs("</td>", out);
-}
-
-static void lag_row(FILE *out, const json_t *row)
-{
-    const bool known = is_true(row, "known");
-    (void)fputs(known ? "<tr>" : "<tr class=\"stale\">", out);
-    cell(out, NULL, text_of(row, "model"));
-    cell(out, NULL, text_of(row, "site"));
-    reason_cell(out, row);
-    if (known)
-        number_cell(out, "%" PRId64, (int64_t)json_integer_value(json_object_get(row, "versions")));
-    else
-        number_cell(out, "unknown");
-    if (known && !is_behind(row))
-        cell(out, "n", "");
-    else
-        seconds_cell(out, row, "seconds");
-    until_cell(out, row);
-    cell(out, NULL, text_of(row, "head"));
-    cell(out, NULL, text_of(row, "latest"));
-    cell(out, NULL, text_of(row, "active"));
-    heard_cell(out, row);
-    (void)fputs("</tr>\n", out);
-    why_row(out, row);
-}
-
-static void lag_table(FILE *out, const json_t *rows)
-{
-    static const char *const heads[] = {"model", "site",        "state",  "#behind", "#for", "#until",
-                                        "head",  "whole there", "active", "#heard",  NULL};
-    table_begin(out, "Sites", heads);
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        lag_row(out, json_array_get(rows, i));
-    table_end(out);
-}
-
-/* ---- links ---- */
-
-static void link_row(FILE *out, const json_t *link)
-{
-    const bool up = strcmp(text_of(link, "state"), "up") == 0;
-    (void)fputs("<tr>", out);
-    cell(out, NULL, text_of(link, "site"));
-    cell(out, up ? "good" : "bad", text_of(link, "state"));
-    seconds_cell(out, link, "since_s");
-    number_cell(out, up ? "%.1f ms" : "\xe2\x80\x93", number_of(link, "rtt_ms"));
-    number_cell(out, "%.1f", number_of(link, "goodput_bytes_per_s") * 8 / 1e6);
-    number_cell(out, "%.0f", number_of(link, "streams"));
-    bytes_cell(out, number_of(link, "sent_raw_bytes"));
-    bytes_cell(out, number_of(link, "sent_bytes"));
-    bytes_cell(out, number_of(link, "received_bytes"));
-    cell(out, up ? NULL : "bad",
-         *text_of(link, "error") != '\0' ? text_of(link, "error") : text_of(link, "reason"));
-    (void)fputs("</tr>\n", out);
-}
-
-static void link_table(FILE *out, const json_t *links)
-{
-    static const char *const heads[] = {
-        "peer",         "state",       "#for",      "#rtt",         "#Mbit/s", "#streams",
-        "#sent, whole", "#as encoded", "#received", "what ails it", NULL};
-    if (json_array_size(links) == 0) return;
-    table_begin(out, "Links", heads);
-    for (size_t i = 0; i < json_array_size(links); i++)
-        link_row(out, json_array_get(links, i));
-    table_end(out);
-}
-
-/* ---- versions ---- */
-
-/* Queued, manifests, landing side by side, in parts of the longest. */
-static void timeline(FILE *out, const json_t *stages, double longest_s)
-{
-    static const struct {
-        const char *key, *class;
-    } parts[] = {{"queued_s", "queued"}, {"manifests_s", "manifests"}, {"landing_s", "landing"}};
-    double at = 0;
-    (void)fputs("<td><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" role=\"img\">", out);
-    for (size_t i = 0; longest_s > 0 && i < sizeof parts / sizeof parts[0]; i++) {
-        const double width = number_of(stages, parts[i].key) / longest_s * 1000;
-        if (width <= 0) continue;
-        (void)fprintf(out,
-                      "<rect class=\"%s\" x=\"%.1f\" y=\"1\" width=\"%.1f\" height=\"8\"><title>%s %.2f "
-                      "s</title></rect>",
-                      parts[i].class, at, width, parts[i].class, number_of(stages, parts[i].key));
-        at += width;
-    }
-    (void)fputs("</svg></td>", out);
-}
-
-static double way_s(const json_t *version)
-{
-    const json_t *stages = json_object_get(version, "stages");
-    return number_of(stages, "queued_s") + number_of(stages, "manifests_s") + number_of(stages, "landing_s");
-}
-
-static void version_row(FILE *out, const json_t *version, double longest_s)
-{
-    const double bytes = number_of(version, "bytes");
-    (void)fputs("<tr>", out);
-    cell(out, NULL, text_of(version, "model"));
-    number_cell(out, "%" PRId64 ":%" PRId64, (int64_t)json_integer_value(json_object_get(version, "run")),
-                (int64_t)json_integer_value(json_object_get(version, "number")));
-    cell(out, NULL, text_of(version, "state"));
-    bytes_cell(out, bytes);
-    number_cell(out, "%.0f %%", bytes > 0 ? number_of(version, "held_bytes") / bytes * 100 : 0.0);
-    bytes_cell(out, number_of(version, "wire_bytes"));
-    seconds_cell(out, version, "whole_s");
-    timeline(out, json_object_get(version, "stages"), longest_s);
-    (void)fputs("</tr>\n", out);
-}
-
-/* The newest first. */
-static void version_table(FILE *out, const json_t *versions)
-{
-    static const char *const heads[] = {
-        "model",      "#version", "state",     "#bytes",
-        "#held here", "#came",    "#whole in", "its way here: queued, manifests, landing",
-        NULL};
-    const size_t count = json_array_size(versions), shown = count < 50 ? count : 50;
-    double longest_s = 0;
-    if (count == 0) return;
-    for (size_t i = count - shown; i < count; i++)
-        if (way_s(json_array_get(versions, i)) > longest_s) longest_s = way_s(json_array_get(versions, i));
-    table_begin(out, "Versions here", heads);
-    for (size_t i = 0; i < shown; i++)
-        version_row(out, json_array_get(versions, count - 1 - i), longest_s);
-    table_end(out);
-}
-
-/* ---- health ---- */
-
-static void fill_table(FILE *out, const json_t *status)
-{
-    static const char *const heads[] = {"table", "#used", "#bound", "", "#refused", NULL};
-    const json_t *tables = json_object_get(status, "tables"), *arena = json_object_get(status, "arena");
-    table_begin(out, "How full it is", heads);
-    (void)fputs("<tr><td>arena</td>", out);
-    bytes_cell(out, number_of(arena, "used"));
-    bytes_cell(out, number_of(arena, "bytes"));
-    (void)fprintf(out, "<td><meter max=\"%.0f\" value=\"%.0f\"></meter></td><td></td></tr>\n",
-                  number_of(arena, "bytes"), number_of(arena, "used"));
-    for (size_t i = 0; i < json_array_size(tables); i++) {
-        const json_t *t = json_array_get(tables, i);
-        if (number_of(t, "most") * 4 < number_of(t, "bound") && number_of(t, "refused") <= 0) continue;
-        (void)fputs("<tr>", out);
-        cell(out, NULL, text_of(t, "table"));
-        number_cell(out, "%.0f", number_of(t, "used"));
-        number_cell(out, "%.0f", number_of(t, "bound"));
-        (void)fprintf(out, "<td><meter max=\"%.0f\" value=\"%.0f\"></meter></td>", number_of(t, "bound"),
-                      number_of(t, "used"));
-        number_cell(out, "%.0f", number_of(t, "refused"));
-        (void)fputs("</tr>\n", out);
-    }
-    table_end(out);
-    (void)fputs(
-        "<p class=\"soft\">Tables that were never a quarter full are left out; /metrics has all.</p>\n", out);
-}
-
-void tb_page_write(FILE *out, const struct tb_web_facts *facts)
-{
-    TB_ASSERT(out != NULL);
-    (void)fputs("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">"
-                "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                "<meta http-equiv=\"refresh\" content=\"5\"><link rel=\"stylesheet\" "
-                "href=\"/style.css\"><title>Tombolo ",
-                out);
-    escaped(out, text_of(facts->status, "site"));
-    (void)fputs("</title></head><body><main><h1>", out);
-    escaped(out, facts->status != NULL ? text_of(facts->status, "site") : "Tombolo");
-    (void)fputs("</h1>\n", out);
-    verdict(out, facts);
-    if (facts->lag != NULL) lag_table(out, json_object_get(facts->lag, "lag"));
-    if (facts->status != NULL) link_table(out, json_object_get(facts->status, "links"));
-    if (facts->versions != NULL) version_table(out, json_object_get(facts->versions, "versions"));
-    if (facts->status != NULL) fill_table(out, facts->status);
-    (void)fputs("</main><footer>As the gateway said within the last second; the page comes anew every five. ",
-                out);
+    (void)fputs("<footer>", out);
     if (facts->status != NULL) {
-        (void)fputs("tombolod ", out);
-        escaped(out, text_of(facts->status, "version"));
+        (void)fputs("Gateway ", out);
+        tb_markup_text(out, tb_facts_text(facts->status, "gateway"));
+        (void)fputs(", tombolod ", out);
+        tb_markup_text(out, tb_facts_text(facts->status, "version"));
         (void)fputs(", up for ", out);
-        seconds_text(out, number_of(facts->status, "uptime_s"));
-        (void)fputs(".", out);
+        tb_markup_seconds(out, tb_facts_number(facts->status, "uptime_s"));
+        (void)fputs(". ", out);
     }
-    (void)fputs("</footer></body></html>\n", out);
+    (void)fputs("<a href=\"/metrics\">/metrics</a> has every number for Prometheus.</footer>\n", out);
+}
+
+void tb_page_body_write(FILE *out, const struct tb_web_facts *facts, struct tb_page_place place)
+{
+    const struct scene scene = {facts, place};
+    TB_ASSERT(out != NULL && place.view < TB_PAGE_VIEWS && place.part >= 1);
+    (void)fprintf(out, "<div id=\"page\" class=\"%s%s\" data-pace=\"%.1f\" data-site=\"",
+                  tb_page_verdict_class(facts), facts->silent ? " stale" : "", facts->pace_s);
+    tb_markup_text(out, site_of(facts));
+    (void)fputs("\">\n<header><h1>", out);
+    tb_markup_text(out, site_of(facts));
+    (void)fputs("</h1>", out);
+    write_navigation(out, place.view);
+    (void)fputs("</header>\n", out);
+    tb_page_verdict(out, facts);
+    (void)fputs("<main id=\"main\">\n", out);
+    for (size_t i = 0; facts->status != NULL && i < sizeof sections / sizeof sections[0]; i++)
+        if ((sections[i].views & (1u << place.view)) != 0) write_section(out, i, &scene);
+    (void)fputs("</main>\n", out);
+    write_footer(out, facts);
+    (void)fputs("</div>\n", out);
+}
+
+/* Without a script the page comes anew every 5 s; with one, what changes comes by /updates. */
+void tb_page_write(FILE *out, const struct tb_web_facts *facts, struct tb_page_place place)
+{
+    (void)fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+                "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>"
+                "<link rel=\"stylesheet\" href=\"/style.css\"><link rel=\"icon\" href=\"/icon.svg\">"
+                "<script src=\"/page.js\" defer></script><title>",
+                out);
+    tb_markup_text(out, site_of(facts));
+    (void)fprintf(out, " - Tombolo</title></head><body data-updates=\"/updates%s", views[place.view].path);
+    if (place.part > 1) (void)fprintf(out, "/%u", (unsigned)place.part);
+    (void)fputs("\"><a class=\"skip\" href=\"#main\">To the content</a>\n", out);
+    tb_page_body_write(out, facts, place);
+    (void)fputs("<p id=\"live\" role=\"status\"></p></body></html>\n", out);
+}
+
+/* ---- places ---- */
+
+static bool part_of(const char *text, uint32_t *part_out)
+{
+    char *end = NULL;
+    if (*text < '1' || *text > '9') return false;
+    const unsigned long part = strtoul(text, &end, 10);
+    if (*end != '\0' || part > TB_PAGE_PARTS_MAX) return false;
+    *part_out = (uint32_t)part;
+    return true;
+}
+
+bool tb_page_find(const char *path, struct tb_page_place *place_out)
+{
+    for (int v = 0; v < TB_PAGE_VIEWS; v++) {
+        const size_t count = strlen(views[v].path);
+        *place_out = (struct tb_page_place){(enum tb_page_view)v, 1};
+        if (strcmp(path, views[v].path) == 0) return true;
+        if (v == TB_PAGE_SITES && strncmp(path, views[v].path, count) == 0 && path[count] == '/')
+            return part_of(path + count + 1, &place_out->part);
+    }
+    return false;
+}
+
+unsigned tb_page_needs(enum tb_page_view view)
+{
+    TB_ASSERT(view < TB_PAGE_VIEWS);
+    return views[view].needs;
 }

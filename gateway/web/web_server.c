@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,77 +12,24 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "gateway/cli/operator/control_client.h"
-#include "gateway/cli/operator/lag_verdict.h"
 #include "gateway/web/metrics.h"
 #include "gateway/web/page.h"
+#include "gateway/web/page_updates.h"
+#include "gateway/web/web_answers.h"
+#include "gateway/web/web_assets.h"
 
 /* P7: a stranger can make nothing larger than these. */
 #define CONNECTIONS_MAX      64u
 #define CONNECTIONS_OF_ONE   32u
 #define IDLE_S               5u
 #define CONNECTION_BYTES_MAX ((size_t)32 << 10) /* for one request's head */
-#define ASK_MS               2000u
-#define FRESH_NS             TB_MS(1000)
 
 struct tb_web_server {
     struct MHD_Daemon *http;
-    const char *control;
-    /* Its last answers, of the one thread that asks. NULL: it did not answer. */
-    json_t *status, *lag, *versions;
-    tb_time_ns asked_at;
-    bool asked, silent; /* silent: that it does not answer was logged */
+    pthread_mutex_t lock; /* of the answers, which two threads ask for */
+    struct tb_web_answers answers;
+    struct tb_page_updates *updates;
 };
-
-/* ---- the gateway's answers ---- */
-
-static json_t *ask(struct tb_web_server *s, const char *command, char error[512])
-{
-    json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", command);
-    const enum tb_status status =
-        request == NULL ? TB_SITE_NOMEM : tb_control_client_ask(s->control, request, ASK_MS, &reply, error);
-    json_decref(request);
-    return status == TB_OK ? reply : NULL;
-}
-
-static void forget(struct tb_web_server *s)
-{
-    json_decref(s->status);
-    json_decref(s->lag);
-    json_decref(s->versions);
-    s->status = s->lag = s->versions = NULL;
-}
-
-static void told(struct tb_web_server *s, const char *error)
-{
-    const bool silent = s->status == NULL;
-    if (silent && !s->silent) {
-        struct tb_log_line line;
-        tb_log_begin(&line, TB_LOG_WARN, "web.gateway_silent");
-        tb_log_str(&line, "control", s->control);
-        tb_log_str(&line, "why", error);
-        tb_log_end(&line);
-    }
-    if (!silent && s->silent) tb_log(TB_LOG_INFO, "web.gateway_answers", "control=%s", s->control);
-    s->silent = silent;
-}
-
-static void refresh(struct tb_web_server *s)
-{
-    char error[512] = "";
-    const tb_time_ns now = tb_clock_now();
-    if (s->asked && tb_time_since(s->asked_at, now) < FRESH_NS) return;
-    forget(s);
-    s->status = ask(s, "status", error);
-    if (s->status != NULL) s->lag = ask(s, "lag", error);
-    tb_lag_verdict_sort(json_object_get(s->lag, "lag"));
-    if (s->status != NULL) s->versions = ask(s, "versions", error);
-    s->asked = true;
-    s->asked_at = tb_clock_now();
-    told(s, error);
-}
 
 /* ---- answers ---- */
 
@@ -92,56 +40,48 @@ struct answer {
     size_t count;
 };
 
-static void write_metrics(struct tb_web_server *s, FILE *out, unsigned *code_out)
+static void write_metrics(const struct tb_web_facts *facts, FILE *out, unsigned *code_out)
 {
-    const struct tb_web_facts facts = {s->status, s->lag, s->versions};
-    tb_metrics_write(out, &facts);
-    *code_out = MHD_HTTP_OK;
+    (void)code_out;
+    tb_metrics_write(out, facts);
 }
 
-static void write_alive(struct tb_web_server *s, FILE *out, unsigned *code_out)
+static bool answers(const struct tb_web_facts *facts)
 {
-    *code_out = s->status != NULL ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-    (void)fprintf(out, s->status != NULL ? "ok\n" : "the gateway does not answer on its control socket\n");
+    return facts->status != NULL && !facts->silent;
+}
+
+static void write_alive(const struct tb_web_facts *facts, FILE *out, unsigned *code_out)
+{
+    *code_out = answers(facts) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+    (void)fprintf(out, answers(facts) ? "ok\n" : "the gateway does not answer on its control socket\n");
 }
 
 /* It takes versions and serves them, also while it recovers. */
-static void write_ready(struct tb_web_server *s, FILE *out, unsigned *code_out)
+static void write_ready(const struct tb_web_facts *facts, FILE *out, unsigned *code_out)
 {
     const char *why = NULL;
-    if (s->status == NULL)
+    if (!answers(facts))
         why = "the gateway does not answer on its control socket";
-    else if (json_is_true(json_object_get(s->status, "draining")))
+    else if (tb_facts_is_true(facts->status, "draining"))
         why = "the gateway drains";
-    else if (!json_is_true(json_object_get(s->status, "store_ok")))
+    else if (!tb_facts_is_true(facts->status, "store_ok"))
         why = "the gateway's store cannot be written";
     *code_out = why == NULL ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
     (void)fprintf(out, "%s\n", why == NULL ? "ok" : why);
 }
 
-static void write_page(struct tb_web_server *s, FILE *out, unsigned *code_out)
-{
-    const struct tb_web_facts facts = {s->status, s->lag, s->versions};
-    tb_page_write(out, &facts);
-    *code_out = MHD_HTTP_OK;
-}
-
-static void write_style(struct tb_web_server *s, FILE *out, unsigned *code_out)
-{
-    (void)s;
-    (void)fputs(tb_page_style(), out);
-    *code_out = MHD_HTTP_OK;
-}
+#define METRICS_NEED                                                                                         \
+    (TB_ANSWER_BIT(TB_ANSWER_LAG) | TB_ANSWER_BIT(TB_ANSWER_VERSIONS) | TB_ANSWER_BIT(TB_ANSWER_STREAMS))
 
 static const struct route {
     const char *path, *type;
-    void (*write)(struct tb_web_server *s, FILE *out, unsigned *code_out);
+    unsigned needs;
+    void (*write)(const struct tb_web_facts *facts, FILE *out, unsigned *code_out);
 } routes[] = {
-    {"/", "text/html; charset=utf-8", write_page},
-    {"/style.css", "text/css; charset=utf-8", write_style},
-    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
-    {"/livez", "text/plain; charset=utf-8", write_alive},
-    {"/readyz", "text/plain; charset=utf-8", write_ready},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", METRICS_NEED, write_metrics},
+    {"/livez", "text/plain; charset=utf-8", 0, write_alive},
+    {"/readyz", "text/plain; charset=utf-8", 0, write_ready},
 };
 
 static const struct route *route_of(const char *path)
@@ -151,14 +91,28 @@ static const struct route *route_of(const char *path)
     return NULL;
 }
 
-/* False: no memory for it. */
-static bool compose(struct tb_web_server *s, const struct route *route, struct answer *answer)
+/* Asks the gateway for what is not fresh. The facts are borrowed under the lock. */
+static void look(struct tb_web_server *s, unsigned needs, struct tb_web_facts *facts_out)
 {
+    (void)tb_web_answers_refresh(&s->answers, needs);
+    tb_web_answers_facts(&s->answers, needs, facts_out);
+}
+
+/* False: no memory for it. `route` NULL: the page at `place`. */
+static bool compose(struct tb_web_server *s, const struct route *route, const struct tb_page_place *place,
+                    struct answer *answer)
+{
+    struct tb_web_facts facts;
     FILE *out = open_memstream(&answer->bytes, &answer->count);
     if (out == NULL) return false;
-    refresh(s);
-    route->write(s, out, &answer->code);
-    answer->type = route->type;
+    (void)pthread_mutex_lock(&s->lock);
+    look(s, route != NULL ? route->needs : tb_page_needs(place->view), &facts);
+    if (route != NULL)
+        route->write(&facts, out, &answer->code);
+    else
+        tb_page_write(out, &facts, *place);
+    (void)pthread_mutex_unlock(&s->lock);
+    answer->type = route != NULL ? route->type : "text/html; charset=utf-8";
     const bool failed = ferror(out) != 0;
     return fclose(out) == 0 && !failed;
 }
@@ -172,7 +126,9 @@ static enum MHD_Result say(struct MHD_Connection *connection, unsigned code, con
     (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     (void)MHD_add_response_header(
         response, "Content-Security-Policy",
-        "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+    (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
     const enum MHD_Result queued = MHD_queue_response(connection, code, response);
     MHD_destroy_response(response);
     return queued;
@@ -187,19 +143,11 @@ static enum MHD_Result say_text(struct MHD_Connection *connection, unsigned code
     return say(connection, code, "text/plain; charset=utf-8", response);
 }
 
-static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path,
-                                  const char *method, const char *version, const char *upload,
-                                  size_t *upload_bytes, void **request)
+static enum MHD_Result say_made(struct tb_web_server *s, struct MHD_Connection *connection,
+                                const struct route *route, const struct tb_page_place *place)
 {
-    struct tb_web_server *s = user;
     struct answer answer = {.code = MHD_HTTP_OK};
-    (void)version, (void)upload, (void)upload_bytes, (void)request;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return say_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD alone\n");
-    const struct route *route = route_of(path);
-    if (route == NULL)
-        return say_text(connection, MHD_HTTP_NOT_FOUND, "there are /, /metrics, /livez and /readyz\n");
-    if (!compose(s, route, &answer)) {
+    if (!compose(s, route, place, &answer)) {
         free(answer.bytes);
         return say_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory\n");
     }
@@ -207,28 +155,86 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
                MHD_create_response_from_buffer(answer.count, answer.bytes, MHD_RESPMEM_MUST_FREE));
 }
 
+static enum MHD_Result say_updates(struct tb_web_server *s, struct MHD_Connection *connection,
+                                   struct tb_page_place place)
+{
+    struct MHD_Response *response = tb_page_updates_to(s->updates, connection, place);
+    if (response == NULL)
+        return say_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many have the page open\n");
+    (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* a proxy passes it on at once */
+    return say(connection, MHD_HTTP_OK, "text/event-stream", response);
+}
+
+static enum MHD_Result say_asset(struct MHD_Connection *connection, const struct tb_web_asset *asset)
+{
+    return say(connection, MHD_HTTP_OK, asset->type,
+               MHD_create_response_from_buffer(asset->count, (void *)asset->bytes, MHD_RESPMEM_PERSISTENT));
+}
+
+#define UPDATES "/updates"
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_bytes, void **request)
+{
+    struct tb_web_server *s = user;
+    struct tb_page_place place;
+    (void)version, (void)upload, (void)upload_bytes, (void)request;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return say_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD alone\n");
+    const struct route *route = route_of(path);
+    const struct tb_web_asset *asset = tb_web_asset_find(path);
+    if (asset != NULL) return say_asset(connection, asset);
+    if (route != NULL || tb_page_find(path, &place)) return say_made(s, connection, route, &place);
+    if (strncmp(path, UPDATES, strlen(UPDATES)) == 0 && tb_page_find(path + strlen(UPDATES), &place))
+        return say_updates(s, connection, place);
+    return say_text(
+        connection, MHD_HTTP_NOT_FOUND,
+        "there are /, /sites, /versions, /links, /readers, /health, /metrics, /livez and /readyz\n");
+}
+
 /* ---- life ---- */
+
+static struct MHD_Daemon *listen_at(struct tb_web_server *s, const struct sockaddr *at)
+{
+    const unsigned v6 = at->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0;
+    errno = 0;
+    return MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | v6,
+                            0, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, at,
+                            MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                            CONNECTIONS_OF_ONE, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES_MAX, MHD_OPTION_END);
+}
 
 enum tb_status tb_web_server_open(const char *control, const struct sockaddr *at,
                                   struct tb_web_server **server_out)
 {
     TB_ASSERT(control != NULL && (at->sa_family == AF_INET || at->sa_family == AF_INET6));
-    const unsigned v6 = at->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0;
     struct tb_web_server *s = tb_calloc(1, sizeof *s);
     if (s == NULL) return TB_SITE_NOMEM;
-    s->control = control;
-    errno = 0;
-    s->http = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | v6, 0, NULL, NULL,
-                               on_request, s, MHD_OPTION_SOCK_ADDR, at, MHD_OPTION_CONNECTION_LIMIT,
-                               CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ONE,
-                               MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                               CONNECTION_BYTES_MAX, MHD_OPTION_END);
-    if (s->http == NULL) {
-        tb_free(s);
-        return TB_BAD_ARGUMENT;
-    }
+    (void)pthread_mutex_init(&s->lock, NULL);
+    enum tb_status status = tb_web_answers_open(&s->answers, control);
+    if (status != TB_OK) goto undo_server;
+    status = tb_page_updates_open(&s->answers, &s->lock, &s->updates);
+    if (status != TB_OK) goto undo_answers;
+    s->http = listen_at(s, at);
+    status = TB_BAD_ARGUMENT;
+    if (s->http == NULL) goto undo_updates;
     *server_out = s;
     return TB_OK;
+
+undo_updates : {
+    const int why = errno; /* the caller's */
+    tb_page_updates_end(s->updates);
+    tb_page_updates_free(s->updates);
+    errno = why;
+}
+undo_answers:
+    tb_web_answers_close(&s->answers);
+undo_server:
+    (void)pthread_mutex_destroy(&s->lock);
+    tb_free(s);
+    return status;
 }
 
 uint16_t tb_web_server_port(const struct tb_web_server *server)
@@ -241,7 +247,10 @@ uint16_t tb_web_server_port(const struct tb_web_server *server)
 void tb_web_server_close(struct tb_web_server *server)
 {
     if (server == NULL) return;
+    tb_page_updates_end(server->updates);
     MHD_stop_daemon(server->http);
-    forget(server);
+    tb_page_updates_free(server->updates);
+    tb_web_answers_close(&server->answers);
+    (void)pthread_mutex_destroy(&server->lock);
     tb_free(server);
 }

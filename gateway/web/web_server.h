@@ -10,8 +10,8 @@
 
 struct tb_web_server;
 
-/* `control` is the gateway's control socket, and outlives the server. The gateway is asked once a
- * second at most, however many ask here. TB_BAD_ARGUMENT: it cannot listen there; errno is why. */
+/* `control` is the gateway's control socket, and outlives the server. However many ask here, the
+ * gateway is asked as web_answers.h says. TB_BAD_ARGUMENT: it cannot listen there; errno is why. */
 TB_MUST_USE enum tb_status tb_web_server_open(const char *control, const struct sockaddr *at,
                                               struct tb_web_server **server_out);
 uint16_t tb_web_server_port(const struct tb_web_server *server);

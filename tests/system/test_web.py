@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """tombolo-web: what a gateway says, as a page and as metrics, and nothing else (P7, P10).
 
-Covers: gateway/web/main.c gateway/web/web_server.c gateway/web/page.c gateway/web/page_style.c
+Covers: gateway/web/main.c gateway/web/web_server.c gateway/web/page.c gateway/web/metrics.c
+Covers: gateway/web/metrics_links.c gateway/web/metrics_readers.c gateway/web/web_answers.c
 """
 
 import contextlib
 import html.parser
 import http.client
+import json
 import os
 import pathlib
 import re
@@ -14,8 +16,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import urllib.parse
+import urllib.request
 
-from harness import BUILD, PATIENCE_S, SOURCE, Failed, Skipped, Trainer, expect, main, scenario, up, wait_for
+from harness import BUILD, PATIENCE_S, SOURCE, Failed, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
 
 WEB = BUILD / "gateway/web/tombolo-web"
 
@@ -34,6 +38,7 @@ def web_of(site):
                 connection.request(method, path)
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode(), dict(answer.getheaders())
+        get.pid = process.pid
         yield get, port
         process.terminate()
         expect("exit code", process.wait(timeout=PATIENCE_S), 0)
@@ -58,7 +63,7 @@ def families(text):
             found[name] = []
         elif head:
             expect("the head's name", head.group(2), name)
-        elif not SERIES.match(line) or not re.match(rf"{name}[ {{]", line):
+        elif not SERIES.match(line) or not re.match(rf"{name}(_bucket|_sum|_count)?[ {{]", line):
             raise Failed(f"behind the head of {name}: {line}")
         else:
             found[name].append(line)
@@ -122,8 +127,11 @@ def the_page_and_the_metrics_say_what_the_gateway_says(lab):
         expect("page", (status, "default-src 'none'" in headers["Content-Security-Policy"]), (200, True))
         if "All sites have what they should have." not in Page(text).text():
             raise Failed(f"no verdict: {Page(text).text()}")
+        expect("rights that it gave up", _status_of(get.pid, "NoNewPrivs"), "1")
         expect("probes", [get(path)[:2] for path in ("/livez", "/readyz")], [(200, "ok\n")] * 2)
-        expect("style", get("/style.css")[0], 200)
+        expect("script, style and icon", [get(path)[0] for path in ("/style.css", "/page.js", "/icon.svg")], [200] * 3)
+        for view in ("/sites", "/versions", "/links", "/readers", "/health"):
+            Page(get(view)[1])
         expect("no such path", get("/etc/passwd")[0], 404)
         expect("no other method", [get("/", method)[0] for method in ("POST", "PUT", "DELETE")], [405] * 3)
 
@@ -155,12 +163,68 @@ def alerts_mean_what_they_say(_):
     """The rules of deploy/prometheus: each fires when it should, and not before; and each series
     that they name is one of ours."""
     rules = SOURCE / "deploy/prometheus/alerts.yml"
-    ours = set(re.findall(r'"(tombolo_[a-z_]+)"', (SOURCE / "gateway/web/metrics.c").read_text()))
+    ours = {name for source in (SOURCE / "gateway/web").glob("metrics*.c") for name in re.findall(r'"(tombolo_[a-z_]+)"', source.read_text())}
     expect("series of nobody", set(re.findall(r"\btombolo_[a-z_]+", rules.read_text())) - ours, set())
     if not PROMTOOL:
         raise Skipped("promtool is not here (deploy/setup --tests fetches it)")
     promtool("check", "rules", rules)
     promtool("test", "rules", rules.with_name("alerts_test.yml"))
+
+
+def _status_of(pid, key):
+    """A line of /proc/PID/status."""
+    return re.search(rf"(?m)^{key}:\s*(.*)$", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)
+
+
+PROMETHEUS = shutil.which("prometheus", path=f"{CACHE}:{os.environ['PATH']}")
+
+
+class Prometheus:
+    """Debian's, for one test: it scrapes these ports each second."""
+
+    def __init__(self, lab, ports):
+        self.port = lab.free_port()
+        targets = json.dumps([f"127.0.0.1:{port}" for port in ports])
+        config = lab.dir / "prometheus.yml"
+        config.write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: tombolo, static_configs: [{{targets: {targets}}}]}}]\n")
+        self.process = lab.process("prometheus", [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={lab.dir / 'tsdb'}",
+                                                  f"--web.listen-address={lab.address}:{self.port}"])
+        self.address = f"http://{lab.address}:{self.port}"
+
+    def series(self, expression):
+        """[] while it does not answer, too."""
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=PATIENCE_S) as answer:
+                return json.load(answer)["data"]["result"]
+        return []
+
+
+@scenario
+def each_question_of_the_dashboard_is_answered(lab):
+    """Over two gateways, a trainer and readers that prove what they compute from."""
+    if not PROMETHEUS:
+        raise Skipped("prometheus is not here (deploy/setup --tests fetches it)")
+    dashboard = json.loads((SOURCE / "deploy/prometheus/dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    expect("it asks something", len(expressions) > 40, True)
+    east, west, _ = lab.east_west()
+    up(east, west)
+    paths = lab.weights(2)
+    with web_of(east) as (_, east_port), web_of(west) as (_, west_port):
+        prometheus = Prometheus(lab, (east_port, west_port))
+        wait_for("both are scraped", lambda: len(prometheus.series("tombolo_up == 1")) == 2)
+        trainer = Trainer(lab, east, paths[0])
+        reader = Rollout(lab, west, "w0", paths[0], prove=1)
+        for number, path in enumerate(paths, 1):
+            uid = trainer.publish(number, path)
+            west.wait_holds(uid)
+            reader.stage(uid)
+            reader.activate(uid)
+        wait_for("a stage was counted", lambda: prometheus.series('tombolo_stage_seconds_count{stage="landing"} > 0'))
+        for expression in expressions:
+            wait_for(f"a series of {expression}", lambda expression=expression: prometheus.series(expression))
+        one = prometheus.series("count by (model, site, instance) (tombolo_lag_reason)")
+        expect("one reason for each site and model", {row["value"][1] for row in one}, {"1"})
 
 
 def _ended(connection):

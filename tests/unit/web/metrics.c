@@ -1,7 +1,8 @@
 /* metrics.c - each family is one block of the text format, names and labels are clean, and what is
  * not known has no series (P10).
  *
- * Covers: gateway/web/metrics.c */
+ * Covers: gateway/web/metrics.c gateway/web/metrics_links.c gateway/web/metrics_readers.c
+ * Covers: gateway/web/series.c gateway/web/web_facts.c */
 #include "gateway/web/metrics.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static char *written(const char *status, const char *lag, const char *versions)
     assert_int_equal(v != NULL, versions != NULL);
     FILE *out = open_memstream(&text, &count);
     assert_non_null(out);
-    tb_metrics_write(out, &(struct tb_web_facts){s, l, v});
+    tb_metrics_write(out, &(struct tb_web_facts){.status = s, .lag = l, .versions = v});
     assert_int_equal(fclose(out), 0);
     json_decref(s);
     json_decref(l);
@@ -64,7 +65,7 @@ static void each_field_has_its_series(void **state)
         "\"sent_bytes\": 7,"
         "  \"limit\": {\"bit_per_s\": 1000000}},"
         "  {\"site\": \"north\", \"state\": \"dialling\", \"reason\": \"tls-failed\"}],"
-        " \"counters\": {\"chunks_bad\": 4, \"Bad name\": 5}}",
+        " \"counters\": {\"chunks_bad\": 4, \"links_refused\": 6, \"Bad name\": 5}}",
         NULL, NULL);
     static const char *const lines[] = {
         "\ntombolo_up 1\n",
@@ -79,16 +80,89 @@ static void each_field_has_its_series(void **state)
         "\ntombolo_link_rtt_seconds{peer=\"west\"} 0.080",
         "\ntombolo_link_limit_bytes_per_second{peer=\"west\"} 125000\n",
         "\ntombolo_chunks_bad_total 4\n",
+        "\ntombolo_refusals_total{what=\"links_refused\"} 6\n",
         NULL,
     };
     expect_lines(text, lines);
     assert_int_equal(times(text, "tombolo_link_reason{peer=\"west\""), 0);
     assert_null(strstr(text, "Bad name"));
+    assert_null(strstr(text, "what=\"chunks_bad\""));
     assert_int_equal(times(text, "# TYPE tombolo_link_up gauge\n"), 1);
     free(text);
 }
 
-static void an_unknown_value_has_no_series(void **state)
+static char *of_streams(const char *status_text, const char *streams_text)
+{
+    char *text = NULL;
+    size_t count = 0;
+    json_t *status = json_loads(status_text, 0, NULL), *streams = json_loads(streams_text, 0, NULL);
+    assert_true(status != NULL && streams != NULL);
+    FILE *out = open_memstream(&text, &count);
+    assert_non_null(out);
+    tb_metrics_write(out, &(struct tb_web_facts){.status = status, .streams = streams});
+    assert_int_equal(fclose(out), 0);
+    json_decref(status);
+    json_decref(streams);
+    return text;
+}
+
+static void the_way_of_bytes_has_its_series(void **state)
+{
+    (void)state;
+    char *text = of_streams(
+        "{\"links\": [{\"site\": \"west\", \"state\": \"up\", \"sent_raw_bytes\": 100, \"sent_bytes\": 30,"
+        " \"hedged_bytes\": 4, \"again_bytes\": 3, \"certificate_days_left\": 80,"
+        " \"codec\": {\"chunks\": {\"raw\": 2, \"gaps\": 9, \"x\": null}}},"
+        " {\"site\": \"north\", \"state\": \"dialling\", \"certificate_days_left\": null}]}",
+        "{\"links\": [{\"site\": \"west\", \"used\": 4, \"wanted\": 5, \"retransmitted_bytes\": 6,"
+        " \"queued_parcels\": 1, \"limited_by\": \"network\"}]}");
+    static const char *const lines[] = {
+        "\ntombolo_link_resent_bytes_total{peer=\"west\"} 7\n",
+        "\ntombolo_link_saved_bytes_total{peer=\"west\"} 70\n",
+        "\ntombolo_link_wire_bytes_total{peer=\"west\"} 36\n",
+        "\ntombolo_link_codec_chunks_total{peer=\"west\",way=\"gaps\"} 9\n",
+        "\ntombolo_link_certificate_left_seconds{peer=\"west\"} 6912000\n",
+        "\ntombolo_link_streams_wanted{peer=\"west\"} 5\n",
+        "\ntombolo_link_retransmitted_bytes_total{peer=\"west\"} 6\n",
+        "\ntombolo_link_limited_by{peer=\"west\",limit=\"network\"} 1\n",
+        NULL,
+    };
+    expect_lines(text, lines);
+    assert_int_equal(times(text, "tombolo_link_wire_bytes_total{peer=\"north\""), 0);
+    assert_int_equal(times(text, "tombolo_link_certificate_left_seconds{peer=\"north\""), 0);
+    assert_int_equal(times(text, "way=\"x\""), 0);
+    free(text);
+}
+
+/* The stall of a group is that of its slowest member, and a member that said nothing is
+ * unproven. */
+static void a_group_has_the_worst_of_its_members(void **state)
+{
+    (void)state;
+    char *text = written(
+        "{\"groups\": [{\"model\": \"p\", \"group\": \"g\", \"members\": 3, \"present\": 3}, null],"
+        " \"sessions\": [{\"updates\": [{\"model\": \"p\", \"group\": \"g\", \"stall_ms\": 5.0},"
+        "   {\"model\": \"p\", \"group\": \"other\", \"stall_ms\": 500.0}],"
+        "   \"serving\": [{\"model\": \"p\", \"group\": \"g\", \"proof\": {\"verdict\": \"proven by "
+        "box\"}}]},"
+        "  {\"updates\": [{\"model\": \"p\", \"group\": \"g\", \"stall_ms\": 250.0}],"
+        "   \"serving\": [{\"model\": \"p\", \"group\": \"g\", \"proof\": {\"verdict\": \"differs\"}}]},"
+        "  {\"serving\": [{\"model\": \"p\", \"group\": \"g\", \"proof\": null}]}]}",
+        NULL, NULL);
+    static const char *const lines[] = {
+        "\ntombolo_group_stall_seconds{model=\"p\",group=\"g\"} 0.25\n",
+        "\ntombolo_group_present{model=\"p\",group=\"g\"} 3\n",
+        "\ntombolo_group_proven{model=\"p\",group=\"g\"} 1\n",
+        "\ntombolo_group_differs{model=\"p\",group=\"g\"} 1\n",
+        "\ntombolo_group_unproven{model=\"p\",group=\"g\"} 1\n",
+        NULL,
+    };
+    expect_lines(text, lines);
+    assert_int_equal(times(text, "tombolo_group_staged_bytes{"), 0);
+    free(text);
+}
+
+static void what_is_not_known_has_no_series(void **state)
 {
     (void)state;
     char *text =
@@ -155,9 +229,14 @@ static void another_shape_is_no_series(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gateway_that_is_silent_is_not_up),   cmocka_unit_test(each_field_has_its_series),
-        cmocka_unit_test(an_unknown_value_has_no_series),       cmocka_unit_test(a_name_cannot_end_its_label),
-        cmocka_unit_test(of_a_model_the_newest_version_counts), cmocka_unit_test(another_shape_is_no_series),
+        cmocka_unit_test(a_gateway_that_is_silent_is_not_up),
+        cmocka_unit_test(each_field_has_its_series),
+        cmocka_unit_test(the_way_of_bytes_has_its_series),
+        cmocka_unit_test(a_group_has_the_worst_of_its_members),
+        cmocka_unit_test(what_is_not_known_has_no_series),
+        cmocka_unit_test(a_name_cannot_end_its_label),
+        cmocka_unit_test(of_a_model_the_newest_version_counts),
+        cmocka_unit_test(another_shape_is_no_series),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }
