@@ -17,7 +17,7 @@ static const char *const classes[] = {"good", "warn", "bad", "unknown"};
 
 static const char *class_of(const json_t *row)
 {
-    return classes[tb_lag_severity_of(row, TB_PAGE_WARN_S, TB_PAGE_CRIT_S)];
+    return classes[tb_lag_verdict_severity(row, TB_PAGE_WARN_S, TB_PAGE_CRIT_S)];
 }
 
 static json_int_t versions_of(const json_t *row)
@@ -39,7 +39,8 @@ static void matrix_cell(FILE *out, const json_t *row)
         return;
     }
     const bool known = tb_facts_is_true(row, "known");
-    (void)fprintf(out, "<td class=\"%s\" title=\"", tb_lag_is_behind(row) || !known ? class_of(row) : "soft");
+    (void)fprintf(out, "<td class=\"%s\" title=\"",
+                  tb_lag_verdict_is_behind(row) || !known ? class_of(row) : "soft");
     tb_markup_text(out, tb_facts_text(row, "model"));
     (void)fputs(": ", out);
     tb_markup_text(out, tb_facts_text(row, "reason"));
@@ -138,7 +139,7 @@ static bool is_fine(const json_t *row)
 /* Under the row: what the reason rests on, and what is next. */
 static void why_row(FILE *out, const json_t *row)
 {
-    const char *advice = tb_lag_advice(tb_facts_text(row, "reason"));
+    const char *advice = tb_lag_verdict_advice(tb_facts_text(row, "reason"));
     if (is_fine(row)) return;
     (void)fputs("<tr class=\"more\"><td colspan=\"11\">", out);
     tb_markup_text(out, tb_facts_text(row, "why"));

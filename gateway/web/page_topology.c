@@ -62,7 +62,7 @@ static const char *class_of_site(const struct tb_web_facts *facts, const char *s
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         if (!tb_facts_equals(row, "site", site)) continue;
-        worst = tb_lag_worse(worst, tb_lag_severity_of(row, TB_PAGE_WARN_S, TB_PAGE_CRIT_S));
+        worst = tb_lag_verdict_worse(worst, tb_lag_verdict_severity(row, TB_PAGE_WARN_S, TB_PAGE_CRIT_S));
         any = true;
     }
     return any ? classes[worst] : "soft";

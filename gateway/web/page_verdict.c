@@ -14,7 +14,7 @@ static bool is_unknown(const json_t *row)
 
 static bool is_behind(const json_t *row)
 {
-    return tb_facts_is_true(row, "known") && tb_lag_is_behind(row);
+    return tb_facts_is_true(row, "known") && tb_lag_verdict_is_behind(row);
 }
 
 static bool is_down(const json_t *link)
@@ -104,8 +104,8 @@ const char *tb_page_verdict_class(const struct tb_web_facts *facts)
     enum tb_lag_severity worst = rows == NULL ? TB_LAG_NOT_KNOWN : TB_LAG_FINE;
     if (facts->status == NULL || facts->silent || !tb_facts_is_true(facts->status, "store_ok")) return "bad";
     for (size_t i = 0; i < json_array_size(rows); i++)
-        worst =
-            tb_lag_worse(worst, tb_lag_severity_of(json_array_get(rows, i), TB_PAGE_WARN_S, TB_PAGE_CRIT_S));
+        worst = tb_lag_verdict_worse(
+            worst, tb_lag_verdict_severity(json_array_get(rows, i), TB_PAGE_WARN_S, TB_PAGE_CRIT_S));
     if (worst == TB_LAG_FINE && (count_of(links, is_down) > 0 || tb_facts_is_true(facts->status, "draining")))
         worst = TB_LAG_WARNING;
     return classes[worst];

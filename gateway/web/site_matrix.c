@@ -45,7 +45,7 @@ static int worst_first(const void *a, const void *b)
 {
     const struct tb_matrix_site *x = a, *y = b;
     if (x->worst == y->worst) return strcmp(x->name, y->name);
-    return tb_lag_worse(x->worst, y->worst) == x->worst ? -1 : 1;
+    return tb_lag_verdict_worse(x->worst, y->worst) == x->worst ? -1 : 1;
 }
 
 static bool open_sites(struct tb_site_matrix *m, const json_t *rows, double warn_s, double crit_s)
@@ -60,7 +60,7 @@ static bool open_sites(struct tb_site_matrix *m, const json_t *rows, double warn
         const json_t *row = json_array_get(rows, i);
         struct tb_matrix_site *site = &m->sites[index_of(names, m->site_count, tb_facts_text(row, "site"))];
         site->cells[index_of(m->models, m->model_count, tb_facts_text(row, "model"))] = row;
-        site->worst = tb_lag_worse(site->worst, tb_lag_severity_of(row, warn_s, crit_s));
+        site->worst = tb_lag_verdict_worse(site->worst, tb_lag_verdict_severity(row, warn_s, crit_s));
     }
     tb_free(names);
     return m->sites != NULL && m->cells != NULL;

@@ -43,7 +43,7 @@ static json_t *ask(const struct tb_web_answers *a, enum tb_answer what, char err
 {
     json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", commands[what]);
     const enum tb_status status =
-        request == NULL ? TB_SITE_NOMEM : tb_control_ask(a->control, request, ASK_MS, &reply, error);
+        request == NULL ? TB_SITE_NOMEM : tb_control_client_ask(a->control, request, ASK_MS, &reply, error);
     json_decref(request);
     return status == TB_OK ? reply : NULL;
 }
@@ -107,7 +107,7 @@ static void refresh_one(struct tb_web_answers *a, enum tb_answer what, char erro
     const tb_time_ns began = tb_clock_now();
     json_t *reply = ask(a, what, error);
     if (what == TB_ANSWER_STATUS) a->silent = reply == NULL;
-    if (what == TB_ANSWER_LAG) tb_lag_sort(json_object_get(reply, "lag"));
+    if (what == TB_ANSWER_LAG) tb_lag_verdict_sort(json_object_get(reply, "lag"));
     keep(a, what, reply, began);
     if (reply != NULL) remember(a, what);
 }

@@ -69,7 +69,8 @@ static json_t *ask(const struct report *r, json_t *request, char error[512])
     const uint64_t seconds = tb_cli_number(r->call, "timeout", 10);
     const uint32_t ms = seconds > 3600 ? 3600000u : (uint32_t)seconds * 1000u;
     error[0] = '\0';
-    if (tb_control_client_ask(tb_control_client_path(r->call), request, ms, &reply, error) != TB_OK) reply = NULL;
+    if (tb_control_client_ask(tb_control_client_path(r->call), request, ms, &reply, error) != TB_OK)
+        reply = NULL;
     json_decref(request);
     return reply;
 }

@@ -298,8 +298,8 @@ static enum tb_status ask(const char *path, json_t *request, struct talk *talk, 
     return s;
 }
 
-enum tb_status tb_control_client_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
-                              char error[512])
+enum tb_status tb_control_client_ask(const char *path, json_t *request, uint32_t timeout_ms,
+                                     json_t **reply_out, char error[512])
 {
     return tb_control_client_ask_with(path, request, NULL, timeout_ms, reply_out, error);
 }

@@ -99,17 +99,17 @@ enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *re
 
 enum tb_status tb_audited_pause(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("pause", tb_pause_command, user, request, reply, error);
+    return tb_audited("pause", tb_pause_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_resume(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("resume", tb_resume_command, user, request, reply, error);
+    return tb_audited("resume", tb_resume_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_gc(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return audited("gc", tb_gc_command, user, request, reply, error);
+    return tb_audited("gc", tb_gc_command, user, request, reply, error);
 }
 
 /* Without a limit it only shows, and without a folder it only asks how far the other one is. */

@@ -162,7 +162,7 @@ static void a_group_has_the_worst_of_its_members(void **state)
     free(text);
 }
 
-static void what_is_not_known_has_no_series(void **state)
+static void an_unknown_value_has_no_series(void **state)
 {
     (void)state;
     char *text =
@@ -233,7 +233,7 @@ int main(void)
         cmocka_unit_test(each_field_has_its_series),
         cmocka_unit_test(the_way_of_bytes_has_its_series),
         cmocka_unit_test(a_group_has_the_worst_of_its_members),
-        cmocka_unit_test(what_is_not_known_has_no_series),
+        cmocka_unit_test(an_unknown_value_has_no_series),
         cmocka_unit_test(a_name_cannot_end_its_label),
         cmocka_unit_test(of_a_model_the_newest_version_counts),
         cmocka_unit_test(another_shape_is_no_series),
