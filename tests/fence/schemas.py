@@ -12,10 +12,15 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def commands(root):
-    """The names in the table, in its order."""
+    """The names in the table, and in the headers that have rows of it (TB_CLI_..._ROWS)."""
     text = (root / "gateway/cli/commands.c").read_text()
     table = text[text.index("static const struct tb_cli_command commands[] = {"):]
-    return re.findall(r'^    \{"([a-z]+(?: [a-z]+)?)", "', table, re.M)
+    names = re.findall(r'^    \{"([a-z]+(?: [a-z]+)?)", "', table, re.M)
+    for path in sorted((root / "gateway/cli").rglob("*_rows.h")):
+        rows = path.read_text()
+        if re.search(r"#define TB_CLI_\w+_ROWS", rows):
+            names += re.findall(r'^ +\{"([a-z]+(?: [a-z]+)?)",\s', rows, re.M)
+    return names
 
 
 def complaints(root):

@@ -142,6 +142,16 @@ def of_configurations(a, lab, east):
     a.run(east, "config diff", file)
 
 
+def of_the_machine(a, lab, east):
+    backup, file = lab.dir / "east.backup", east.dir / "tombolod.yaml"
+    a.run(east, "backup", backup)
+    a.run(east, "backup", backup, code=1)
+    a.run(east, "restore", backup, "--under", lab.dir, "--overwrite", "--dry-run")
+    wrong = json.loads(east.cli("doctor", "--config", file, "--json", check=False).stdout)["ok"] is False  # as this machine is
+    a.run(east, "doctor", "--config", file, code=int(wrong))
+    a.run(east, "doctor", "--config", lab.dir / "broken.yaml", code=1)
+
+
 def of_certificates(a, lab, east):
     d = lab.dir / "pki-of-it"
     a.run(east, "pki init", "--dir", d / "root", "--site", "east")
@@ -179,6 +189,7 @@ def each_answer_fits_its_schema(lab):
     of_nouns(a, east, west)
     of_operators(a, east)
     of_configurations(a, lab, east)
+    of_the_machine(a, lab, east)
     of_certificates(a, lab, east)
     a.run(west, "drain", "--dry-run")
     a.run(west, "drain")
