@@ -640,7 +640,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_daemon_flush(d); /* before it is waited for other disks */
     tb_audit_close(d);
     tb_persist_close(d);
-    tb_backup_close(d);
+    tb_backup_commands_close(d);
     tb_models_close(d);
     tb_withdrawn_free(d); /* the last rows follow there */
     tb_said_free(&d->said);

@@ -119,7 +119,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         d->woken = false;
         tb_reload_follow(d);
         saved_follow(d);
-        tb_backup_follow(d);
+        tb_backup_commands_follow(d);
         tb_models_follow(d);
         requests_again(d);
         todos_do(d);

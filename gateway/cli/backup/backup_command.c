@@ -237,7 +237,7 @@ static enum tb_status ask_gateway(struct making *m)
     const uint64_t seconds = tb_cli_number(m->call, "timeout", TIMEOUT_S);
     const uint32_t ms = seconds > TIMEOUT_S_MAX ? TIMEOUT_S_MAX * 1000u : (uint32_t)seconds * 1000u;
     const enum tb_status status =
-        tb_control_ask_file(tb_control_client_path(m->call), request, ms, &m->reply, &m->store, error);
+        tb_control_client_ask_file(tb_control_client_path(m->call), request, ms, &m->reply, &m->store, error);
     json_decref(request);
     if (status == TB_SITE_STORE)
         (void)snprintf(m->error, sizeof m->error, "%s; the gateway's log says more: store.backup_failed",

@@ -20,7 +20,7 @@
 static void check_clock(const struct tb_doctor *d)
 {
     struct tb_clock_facts facts;
-    tb_clock_facts_read(&facts);
+    tb_doctor_clock_facts_read(&facts);
     tb_doctor_tell(d, "synchronised", tb_judge_clock(&facts));
 }
 
@@ -66,7 +66,7 @@ static void check_congestion(const struct tb_doctor *d)
     struct tb_congestion_facts facts = {.rtt_ms = rtt_ms(d)};
     (void)snprintf(facts.wish, sizeof facts.wish, "%s",
                    d->config != NULL ? d->config->link_congestion : "auto");
-    tb_congestion_facts_read(&facts);
+    tb_doctor_congestion_facts_read(&facts);
     tb_doctor_tell(d, "congestion", tb_judge_congestion(&facts));
 }
 
@@ -77,7 +77,7 @@ static void check_huge_pages(const struct tb_doctor *d)
     const json_int_t huge = json_integer_value(json_object_get(arena, "huge_bytes"));
     struct tb_huge_facts facts = {.arena_bytes = bytes > 0 ? (uint64_t)bytes : 0,
                                   .huge_bytes = huge > 0 ? (uint64_t)huge : 0};
-    tb_huge_facts_read(d->config->arena_path, &facts);
+    tb_doctor_huge_facts_read(d->config->arena_path, &facts);
     tb_doctor_tell(d, "hugepages", tb_judge_huge_pages(&facts));
 }
 
@@ -92,7 +92,7 @@ static void check_memlock(const struct tb_doctor *d)
     const json_int_t pid = json_integer_value(json_object_get(d->status, "pid"));
     struct tb_memlock_facts facts = {.pins = uses_rdma(d),
                                      .arena_bytes = d->config != NULL ? d->config->arena_bytes : 0};
-    tb_memlock_facts_read(pid > 0 && pid <= INT32_MAX ? (int)pid : 0, &facts);
+    tb_doctor_memlock_facts_read(pid > 0 && pid <= INT32_MAX ? (int)pid : 0, &facts);
     tb_doctor_tell(d, "memlock", tb_judge_memlock(&facts));
 }
 

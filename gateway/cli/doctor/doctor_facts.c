@@ -24,7 +24,7 @@
 #define HUGETLBFS_MAGIC 0x958458f6
 #define TRIED_BYTES     (2 * TB_HUGE_BYTES)
 
-void tb_clock_facts_read(struct tb_clock_facts *facts_out)
+void tb_doctor_clock_facts_read(struct tb_clock_facts *facts_out)
 {
     struct timex t = {.modes = 0}; /* it asks, and sets nothing */
     const int state = adjtimex(&t);
@@ -33,7 +33,7 @@ void tb_clock_facts_read(struct tb_clock_facts *facts_out)
                                                          (t.status & STA_UNSYNC) == 0};
 }
 
-void tb_congestion_facts_read(struct tb_congestion_facts *facts_out)
+void tb_doctor_congestion_facts_read(struct tb_congestion_facts *facts_out)
 {
     (void)tb_machine_line(PROC_IPV4 "tcp_available_congestion_control", facts_out->available,
                           sizeof facts_out->available);
@@ -91,7 +91,7 @@ static void folder_of(const char *path, char *out, size_t cap)
     if (bytes == 0) (void)snprintf(out, cap, "%s", slash == NULL ? "." : "/");
 }
 
-void tb_huge_facts_read(const char *arena_path, struct tb_huge_facts *facts_out)
+void tb_doctor_huge_facts_read(const char *arena_path, struct tb_huge_facts *facts_out)
 {
     char folder[4096];
     struct statfs fs;
@@ -127,7 +127,7 @@ static void limit_of(int pid, struct tb_memlock_facts *m)
     (void)fclose(limits);
 }
 
-void tb_memlock_facts_read(int pid, struct tb_memlock_facts *facts_out)
+void tb_doctor_memlock_facts_read(int pid, struct tb_memlock_facts *facts_out)
 {
     struct rlimit limit;
     facts_out->of_gateway = pid > 0;
@@ -142,7 +142,7 @@ void tb_memlock_facts_read(int pid, struct tb_memlock_facts *facts_out)
 
 /* ---- files ---- */
 
-void tb_disk_facts_read(const char *path, bool is_folder, struct tb_disk_facts *facts_out)
+void tb_doctor_disk_facts_read(const char *path, bool is_folder, struct tb_disk_facts *facts_out)
 {
     char folder[4096];
     struct statvfs fs;
@@ -168,7 +168,7 @@ static void name_of(uint32_t uid, char out[64])
         (void)snprintf(out, 64, "%.60s", user->pw_name);
 }
 
-void tb_owner_facts_read(const char *path, uint32_t wanted, struct tb_owner_facts *facts_out)
+void tb_doctor_owner_facts_read(const char *path, uint32_t wanted, struct tb_owner_facts *facts_out)
 {
     struct stat st;
     *facts_out = (struct tb_owner_facts){.path = path, .wanted = wanted};

@@ -13,7 +13,8 @@
 #define CLOCK_BAD_MS  60000 /* certificates, statements and logs are compared by minutes */
 #define DAY_S         86400
 
-struct tb_peer_words tb_peer_words_of(const struct tb_config *config, const struct tb_config_peer *peer)
+struct tb_peer_words tb_doctor_peer_words_of(const struct tb_config *config,
+                                             const struct tb_config_peer *peer)
 {
     struct tb_peer_words w = {.config = config, .peer = peer};
     const struct tb_identity us = {

@@ -16,7 +16,8 @@ struct tb_peer_words {
     const struct tb_config_peer *peer;
     char uri[TB_URI_BYTES_MAX], own_uri[TB_URI_BYTES_MAX];
 };
-struct tb_peer_words tb_peer_words_of(const struct tb_config *config, const struct tb_config_peer *peer);
+struct tb_peer_words tb_doctor_peer_words_of(const struct tb_config *config,
+                                             const struct tb_config_peer *peer);
 
 struct tb_finding tb_judge_name(const struct tb_peer_words *w, const struct tb_endpoint *endpoint,
                                 const struct tb_name_facts *n);

@@ -121,7 +121,7 @@ void tb_check_way(const struct tb_doctor *d)
 {
     static const char *const all[] = {"dns", "tcp", "tls", "identity", "mtu"};
     const struct tb_config_peer *peer = &d->config->peers[d->peer];
-    struct peer_way w = {.d = d, .words = tb_peer_words_of(d->config, peer)};
+    struct peer_way w = {.d = d, .words = tb_doctor_peer_words_of(d->config, peer)};
     const struct tb_identity it = {.kind = TB_IDENTITY_GATEWAY, .site = peer->of, .name = peer->gateway};
     struct tb_endpoint endpoint;
     struct tb_name_facts names = {.status = TB_OK, .count = 1};
@@ -153,7 +153,7 @@ void tb_check_way(const struct tb_doctor *d)
 
 void tb_check_link(const struct tb_doctor *d)
 {
-    const struct tb_peer_words words = tb_peer_words_of(d->config, &d->config->peers[d->peer]);
+    const struct tb_peer_words words = tb_doctor_peer_words_of(d->config, &d->config->peers[d->peer]);
     const json_t *row = tb_doctor_link(d);
     tb_doctor_tell(d, "link", tb_judge_link(&words, row));
     tb_doctor_tell(d, "clock", tb_judge_peer_clock(&words, row));
@@ -162,6 +162,6 @@ void tb_check_link(const struct tb_doctor *d)
 
 void tb_check_rights(const struct tb_doctor *d)
 {
-    const struct tb_peer_words words = tb_peer_words_of(d->config, &d->config->peers[d->peer]);
+    const struct tb_peer_words words = tb_doctor_peer_words_of(d->config, &d->config->peers[d->peer]);
     tb_doctor_tell(d, "rights", tb_judge_rights(&words, tb_doctor_link(d)));
 }

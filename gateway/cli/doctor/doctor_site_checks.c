@@ -215,7 +215,7 @@ static void check_disk(const struct tb_doctor *d, const char *key, const char *p
 {
     struct tb_disk_facts facts = {.key = key, .needs_bytes = needs};
     if (path == NULL) return;
-    tb_disk_facts_read(path, is_folder, &facts);
+    tb_doctor_disk_facts_read(path, is_folder, &facts);
     tb_doctor_tell(d, "room", tb_judge_disk(&facts));
 }
 
@@ -234,7 +234,7 @@ void tb_check_arena(const struct tb_doctor *d)
 {
     struct tb_owner_facts facts;
     /* As the gateway's user: doctor_run.c became that. */
-    tb_owner_facts_read(d->config->arena_path, (uint32_t)geteuid(), &facts);
+    tb_doctor_owner_facts_read(d->config->arena_path, (uint32_t)geteuid(), &facts);
     tb_doctor_tell(d, "owner", tb_judge_arena_owner(&facts));
     start_look(d, "room", of_arena, "the arena is in memory, and has room there");
 }

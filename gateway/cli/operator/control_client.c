@@ -312,8 +312,8 @@ enum tb_status tb_control_client_ask_with(const char *path, json_t *request,
     return ask(path, request, &talk, timeout_ms, reply_out, error);
 }
 
-enum tb_status tb_control_ask_file(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
-                                   int *file_out, char error[512])
+enum tb_status tb_control_client_ask_file(const char *path, json_t *request, uint32_t timeout_ms,
+                                          json_t **reply_out, int *file_out, char error[512])
 {
     struct talk talk = {.file_out = file_out};
     *file_out = -1;

@@ -37,8 +37,8 @@ TB_MUST_USE enum tb_status tb_control_client_ask_with(const char *path, json_t *
                                                       char error[512]);
 
 /* The same for an answer with a descriptor, which is the caller's. TB_PEER_GARBLED: none came. */
-TB_MUST_USE enum tb_status tb_control_ask_file(const char *path, json_t *request, uint32_t timeout_ms,
-                                               json_t **reply_out, int *file_out, char error[512]);
+TB_MUST_USE enum tb_status tb_control_client_ask_file(const char *path, json_t *request, uint32_t timeout_ms,
+                                                      json_t **reply_out, int *file_out, char error[512]);
 
 /* A descriptor that poll() calls readable once the process that listens there is gone; the
  * caller's. -1: nobody listens, or the kernel has none (before 5.3), or the process is in another

@@ -99,7 +99,7 @@ enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *re
 
 enum tb_status tb_audited_pause(void *user, const json_t *request, json_t *reply, char *error)
 {
-    return tb_audited("pause", tb_pause_command, user, request, reply, error);
+    return tb_audited("pause", tb_pause_acts_command, user, request, reply, error);
 }
 
 enum tb_status tb_audited_resume(void *user, const json_t *request, json_t *reply, char *error)

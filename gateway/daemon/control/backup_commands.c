@@ -56,7 +56,7 @@ static void answer(struct tb_daemon *d, struct tb_backup *b)
     backup_free(d);
 }
 
-void tb_backup_follow(struct tb_daemon *d)
+void tb_backup_commands_follow(struct tb_daemon *d)
 {
     struct tb_backup *b = d->backup;
     if (b == NULL) return;
@@ -112,7 +112,7 @@ enum tb_status tb_audited_backup(void *user, const json_t *request, json_t *repl
     return tb_audited("backup", backup_command, user, request, reply, error);
 }
 
-void tb_backup_close(struct tb_daemon *d)
+void tb_backup_commands_close(struct tb_daemon *d)
 {
     struct tb_backup *b = d->backup;
     if (b == NULL) return;

@@ -9,8 +9,8 @@ struct tb_daemon;
 
 enum tb_status tb_audited_backup(void *user, const json_t *request, json_t *reply, char *error);
 /* The dispatcher's: the next step of a copy, or its end. */
-void tb_backup_follow(struct tb_daemon *d);
+void tb_backup_commands_follow(struct tb_daemon *d);
 /* The writer has ended. */
-void tb_backup_close(struct tb_daemon *d);
+void tb_backup_commands_close(struct tb_daemon *d);
 
 #endif

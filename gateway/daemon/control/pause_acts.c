@@ -31,7 +31,7 @@ static json_t *row_json(const struct tb_store_pause *p)
                      (json_int_t)p->wall_ms);
 }
 
-json_t *tb_pauses_json(const struct tb_daemon *d)
+json_t *tb_pause_acts_json(const struct tb_daemon *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list != NULL && i < d->pauses.count; i++) {
@@ -111,7 +111,7 @@ static enum tb_status act(struct tb_daemon *d, const json_t *request, json_t *re
     return tb_answer_when_saved(d);
 }
 
-enum tb_status tb_pause_command(void *user, const json_t *request, json_t *reply, char *error)
+enum tb_status tb_pause_acts_command(void *user, const json_t *request, json_t *reply, char *error)
 {
     return act(user, request, reply, true, error);
 }

@@ -447,7 +447,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "encoded", tb_status_encoded(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
-    put(o, "pauses", tb_pauses_json(d));
+    put(o, "pauses", tb_pause_acts_json(d));
     set_u64(o, "session_count", d->session_count);
     put(o, "sessions", sessions_json(d));
     set_u64(o, "group_count", tb_status_group_count(d));

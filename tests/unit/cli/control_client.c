@@ -191,7 +191,7 @@ static void a_file_comes_with_the_answer_that_was_asked_for_it(void **state)
         start(&s, rows[i].answer);
         s.files = rows[i].files; /* the server waits for the question */
         const int before = open_files();
-        const enum tb_status status = tb_control_ask_file(s.path, request, 10000, &reply, &fd, error);
+        const enum tb_status status = tb_control_client_ask_file(s.path, request, 10000, &reply, &fd, error);
         if (status != rows[i].status) fail_msg("row %zu: %d %s", i, status, error);
         assert_int_equal(fd >= 0, status == TB_OK);
         if (fd >= 0) assert_int_equal(close(fd), 0);

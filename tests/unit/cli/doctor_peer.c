@@ -27,7 +27,7 @@ static int begin(void **state)
 {
     (void)state;
     if (tb_config_parse("east.yaml", text, strlen(text), NULL, NULL, &config) != TB_OK) return -1;
-    words = tb_peer_words_of(config, &config->peers[0]);
+    words = tb_doctor_peer_words_of(config, &config->peers[0]);
     return 0;
 }
 
