@@ -527,8 +527,8 @@ static const struct tb_cli_command commands[] = {
     {"bugreport", "", "what somebody elsewhere needs to find a fault, without keys",
      "Makes a folder with what the gateway says of itself (status, lag, versions, streams, chains, events "
      "and its configuration), and what the kernel says of this machine. Keys, tokens and passphrases are "
-     "left out wherever they stand; it has no weights. What the gateway does not answer is said in its file, "
-     "and the rest is there. Names of sites, models, hosts and identities stay: read it before you send it.",
+     "left out wherever they stand; it has no weights. Where the gateway gives no answer, the file "
+     "says why. Names of sites, models, hosts and identities stay: read it before you send it.",
      "tombolo bugreport --into /tmp --no-addresses", bugreport_options, 0, 0, tb_cli_bugreport},
     {"demo", "", "two sites and a trainer on this machine, to try it",
      "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "

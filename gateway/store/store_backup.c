@@ -92,7 +92,7 @@ static void begin(struct tb_store *s, struct tb_store_backup *b)
     if (b->copy == NULL) end(b, TB_SITE_STORE, why_of(s, b));
 }
 
-/* P2: whoever starts with it asks others which runs they remember. */
+/* P2: a gateway that starts with the copy asks its peers which runs they remember. */
 static bool mark(const struct tb_store_side *to)
 {
     static const char sql[] = "INSERT OR REPLACE INTO meta VALUES('file','" TB_STORE_IS_BACKUP "')";

@@ -54,7 +54,7 @@ static void write_gateway(FILE *out, const json_t *status)
                                              {"gateway", tb_facts_text(status, "gateway")},
                                              {"version", tb_facts_text(status, "version")},
                                              {NULL, NULL}};
-    tb_series_head(out, "tombolo_info", "gauge", "Who answers; always 1.");
+    tb_series_head(out, "tombolo_info", "gauge", "Names and release of the gateway that answers; always 1.");
     tb_series_write(out, "tombolo_info", labels, 1);
 }
 
@@ -157,7 +157,7 @@ static const struct tb_series_field of_version[] = {
     {"tombolo_version_whole_seconds", "whole_s", NULL, "gauge",
      "From the first word of it until all of it was here.", 1},
     {"tombolo_version_wire_bytes", "wire_bytes", NULL, "gauge", "Bytes that came for it.", 1},
-    {"tombolo_version_sent_raw_bytes", "raw_bytes", "sent", "gauge", "What was sent of it, when decoded.", 1},
+    {"tombolo_version_sent_raw_bytes", "raw_bytes", "sent", "gauge", "Bytes sent of it, when decoded.", 1},
     {"tombolo_version_sent_bytes", "bytes", "sent", "gauge", "The same as it went, with heads.", 1},
     {"tombolo_version_resent_bytes", "resent_bytes", "sent", "gauge",
      "Of it, chunks that went to the same peer before.", 1},

@@ -340,7 +340,7 @@ def _read_only(buffer: Any) -> bool:
 
 
 def scatter(view: View) -> None:
-    """What was written to the copy goes to where the tensor stands."""
+    """Copies the bytes of the copy to the memory of the tensor."""
     if isinstance(view.gathered, Strided):
         view.gathered.scatter(view.keep) # type: ignore[arg-type]
     elif hasattr(view.gathered, "copy_"):

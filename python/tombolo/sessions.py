@@ -1,8 +1,8 @@
 """Sessions, registrations and subscriptions: the calls of tombolo.h with the same names, without `tb_`.
 
-Memory is kept alive as long as the library may touch it: until unregister() or close(), also where nobody has the
-object any more. What is open when Python ends is closed then. A handle that is used after its end is a ValueError, and
-in a child of fork() it is tombolo.Forked."""
+Memory is kept alive as long as the library may touch it: until unregister() or close(), even if
+nothing refers to the object any more. Sessions that are open when Python ends are closed then. A
+handle that is used after its end raises ValueError, and in a child of fork() tombolo.Forked."""
 
 import atexit
 import contextlib

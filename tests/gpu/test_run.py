@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tests/gpu/run and tests/gpu/results_page.py without a GPU: programs that stand for those that need
-one. What a part came to, its limit, the table, the JSON and the page are tried, and the reasons for
-exit code 77. The parts end_to_end and vllm run as they are, and skip, as there is no driver.
+one. The result of a part, its limit, the table, the JSON and the page are tried, and the reasons
+for exit code 77. The parts end_to_end and vllm run as they are, and skip, as there is no driver.
 
 Covers: tests/gpu/run tests/gpu/results_page.py
 """
@@ -65,8 +65,8 @@ def skip_beside_a_gpu():
 
 @scenario
 def parts_come_to_one_table_and_one_json(lab):
-    """P10: what passed, what failed and why, what is not here. Its JSON goes into the page between the marks, and nothing
-    else of the page changes."""
+    """P10: the table has each part that passed, that failed with its reason, or that is not here.
+    The JSON goes into the page between the marks, and nothing else of the page changes."""
     skip_beside_a_gpu()
     tree, result = Tree(lab, sanitizer='case $* in *racecheck*--small) echo "hazard in k"; exit 9 ;; *--small) exit 0 ;; esac; exit 1'), lab.dir / "result.json"
     done = tree.run("--quick", "--json", result)

@@ -77,8 +77,9 @@ def version_of(step, run="key"):
 
 @scenario
 def a_wait_goes_on_behind_a_restart_of_the_gateway(lab):
-    """P6 P9: the gateway is killed, and is back later. Who waits for a version at a site gets it, and so does a reader that
-    had begun to stage it. Whoever gives less time is told that the gateway is away."""
+    """P6 P9: the gateway is killed, and is back later. A caller that waits for a version at a site
+    gets it, and so does a reader that had begun to stage it. A caller that gives less time is told
+    that the gateway is away."""
     site = site_of(lab)
     target = {"w": array.array("B", bytes(4))}
     version, reader = version_of(1), tombolo.follow("policy", into=target)

@@ -1,4 +1,5 @@
-"""What is taken as a tensor, and where its bytes come from and go to. Neither a gateway nor the library is needed.
+"""Objects that are taken as tensors, and where their bytes come from and go to. Neither a gateway
+nor the library is needed.
 
 Covers: python/tombolo/memory.py python/tombolo/library.py python/tombolo/publishing.py
 """
@@ -31,8 +32,8 @@ def bytes_of(view):
 
 
 @scenario
-def what_lies_apart_is_gathered_and_scattered(lab):
-    """P1: a slice of a buffer with a step, forwards and backwards. What lies between its elements stays."""
+def elements_with_gaps_are_gathered_and_scattered(lab):
+    """P1: a slice of a buffer with a step, forwards and backwards. Bytes between its elements stay."""
     for step in (2, -3, 1):
         whole = array.array("i", range(10))
         part = memoryview(whole)[::step]

@@ -117,9 +117,10 @@ class Wrapped(torch.Tensor):
 
 
 @scenario
-def what_only_looks_like_memory_is_refused_by_name(lab):
-    """P1 P10: a view that negates when it is read, a scalar of numpy, a tensor over others, a sparse one. Memory that
-    elements share, or that is read-only, is not written to. DLPack that is not contiguous is gathered."""
+def lazy_views_are_refused_by_name(lab):
+    """P1 P10: a view that negates when it is read, a scalar of numpy, a tensor over others, a sparse
+    one. Memory that elements share, or that is read-only, is not written to. DLPack that is not
+    contiguous is gathered."""
     numbers = torch.tensor([1 + 2j, 3 - 4j])
     for lazy in (numbers.conj(), numbers.conj().imag, torch._neg_view(torch.ones(3))):
         refused(lambda lazy=lazy: view_of("layer.w", lazy), "layer.w", "gather=True")

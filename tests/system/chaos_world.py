@@ -268,7 +268,7 @@ class Chaos:
                      lambda s=site, h=home: self.is_current(h, s.name, model, head))
 
     def quiet(self):
-        """What was under way ends; one more version of each model goes to all of them."""
+        """Publishes that are under way end; one more version of each model goes to all of them."""
         for p in self.publishers:
             p.finish()
         for site in self.sites.values():

@@ -215,7 +215,7 @@ def east_cli(site):
 
 
 @scenario
-def what_a_restore_refuses(lab):
+def a_restore_refuses_with_a_reason(lab):
     """P8 P10: a backup is a stranger's file. Each refusal says why, has its exit code, and changes
     nothing."""
     east = alone(lab)

@@ -20,7 +20,7 @@ MACHINE = ("clock", "kernel", "memory", "devices", "disks")  # groups that say h
 
 
 def examine(site, *args, prefix=None, text=None):
-    """What doctor says with the site's file: its exit code, and rows."""
+    """Runs doctor with the site's file: its exit code, and rows."""
     path = site.dir / "tombolod.yaml"
     path.write_text(text or site.config_text())
     done = site.cli("doctor", "--json", "--config", path, *args, check=False, prefix=list(map(str, site.prefix if prefix is None else prefix)))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tombolo gc`: what is kept for nobody, and why the rest stays (P7 P10).
+"""`tombolo gc`: versions that nothing holds go, and why the rest stays (P7 P10).
 
 Covers: gateway/daemon/control/gc_acts.c gateway/cli/operator/gc_command.c
 """
@@ -23,9 +23,9 @@ def old_rows(site, count):
 
 
 @scenario
-def what_is_kept_for_nobody_goes(lab):
-    """P7 P10: tried, nothing changes; done, old rows of the record go, the head stays, and the act has
-    its row with the reason."""
+def versions_that_nothing_holds_go(lab):
+    """P7 P10: a dry run changes nothing. A real one drops old rows of the record and keeps the head,
+    and the act has its row with the reason."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=1)
     east.extra["store"] = {"path": str(lab.arena_dir / "east.sqlite")}

@@ -44,7 +44,7 @@ def stands(lab, east, west, uid):
 
 
 def still(west, uid):
-    """What is held, once it did not grow from one answer of the lag's pace to the next."""
+    """The bytes that are held, once they did not grow between two words of the home."""
     held = west.version(uid)["held_bytes"]
     at = row(west, "west")["heard_s"]
     wait_for("another word of the home", lambda: row(west, "west")["heard_s"] < at or row(west, "west")["heard_s"] > at + 1)

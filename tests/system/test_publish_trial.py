@@ -70,7 +70,7 @@ def a_publish_is_tried(lab):
 
 
 def return_codes(lab, east, west, first):
-    """What a publish would be refused for."""
+    """The reasons for which a publish would be refused."""
     refused(east, 1, "version 0 is not above 1, the newest of run 1", "publish", "policy", first, "--version", 0, "--dry-run")
     refused(west, 1, "the home of policy is east, and this gateway is of west", "publish", "policy", first, "--version", 2, "--dry-run")
     refused(east, 1, "No such file", "publish", "policy", lab.dir / "nothing", "--version", 2, "--dry-run")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What `tombolo ... --json` prints is what deploy/schemas says of it, field by field (P10).
+"""The output of `tombolo ... --json` is as deploy/schemas describes it, field by field (P10).
 
-A schema lets fields be added, as docs/control.md says. Here none may be there that it lacks. With
+A schema lets fields be added, as docs/control.md says. Here each field has to be in the schema. With
 TB_SCHEMAS_SEEN=FILE a run appends to FILE each command and what it printed.
 
 Covers: gateway/cli/output.c gateway/cli/operator/noun_commands.c gateway/daemon/control/site_status.c

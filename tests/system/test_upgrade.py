@@ -72,7 +72,7 @@ class Fleet:
                 and v["state"] in ("ready", "kept") and not v.get("awaits_signature")]
 
     def goes_on(self):
-        """P6: what is published after this moment arrives everywhere."""
+        """P6: a version that is published after this moment arrives everywhere."""
         began = self.head()
         for site in self.sites.values():
             wait_for(f"{site.name} has a version above {began}; it has {self.whole(site)}", lambda s=site: max(self.whole(s), default=0) > began + 1)

@@ -10,7 +10,7 @@
 
 struct tb_clock_facts {
     bool known;
-    bool synchronised; /* as the kernel was told by whoever keeps the time */
+    bool synchronised; /* the kernel says so; a time service told it */
 };
 struct tb_finding tb_judge_clock(const struct tb_clock_facts *c);
 

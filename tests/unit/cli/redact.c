@@ -42,7 +42,7 @@ static void secrets_go_in_each_form(void **state)
     check("secret: 'a, b'", false, "secret: '" TB_REDACTED "'");
 }
 
-/* The twin: what a reader needs stays. */
+/* The twin: facts that a reader needs stay. */
 static void the_rest_stays_as_it_is(void **state)
 {
     (void)state;

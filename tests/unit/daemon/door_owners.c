@@ -152,8 +152,8 @@ static void a_party_that_is_shut_out_reads_no_more(void **state)
     end(&s);
 }
 
-/* P7: requests at the door that break the protocol are its identity's, as frames are. */
-static void what_a_party_garbles_at_the_door_shuts_it_out(void **state)
+/* P7: requests at the door that break the protocol count for the identity, as frames do. */
+static void garbled_requests_at_the_door_shut_a_party_out(void **state)
 {
     (void)state;
     enum { NONSENSE = 250 };
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_identity_has_its_share),
         cmocka_unit_test(a_party_that_is_shut_out_reads_no_more),
-        cmocka_unit_test(what_a_party_garbles_at_the_door_shuts_it_out),
+        cmocka_unit_test(garbled_requests_at_the_door_shut_a_party_out),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("daemon.door_owners", tests, NULL, NULL);

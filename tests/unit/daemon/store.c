@@ -513,8 +513,8 @@ static void note_pause(void *user, const struct tb_store_pause *pause)
     p->rows[p->count++] = *pause;
 }
 
-/* P10: what an operator paused is paused after a restart, by whose decision, and until it goes on.
- * A model and a peer of one name are two. */
+/* P10: a pause holds over a restart until it is ended, and keeps the name of its operator. A model
+ * and a peer of one name have a pause each. */
 static void pauses_survive_a_restart(void **state)
 {
     (void)state;

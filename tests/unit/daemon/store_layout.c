@@ -83,7 +83,7 @@ static void a_store_of_the_release_before(void)
     assert_int_equal(chmod(store_path, 0600), 0);
 }
 
-static void what_was_there_is_kept_beside(void **state)
+static void a_store_of_an_older_release_is_kept_beside(void **state)
 {
     (void)state;
     struct stat st;
@@ -154,7 +154,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_was_there_is_kept_beside),
+        TEST(a_store_of_an_older_release_is_kept_beside),
         TEST(a_store_of_this_release_is_not_copied),
         TEST(a_store_that_went_back_is_copied_again),
         TEST(without_a_copy_nothing_changes),

@@ -53,7 +53,7 @@ static void a_link_that_is_down_is_said(void **state)
     free(page);
 }
 
-static void what_is_not_known_is_unknown(void **state)
+static void a_row_that_is_not_known_is_unknown(void **state)
 {
     (void)state;
     char *page =
@@ -215,10 +215,14 @@ static void paths_are_those_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_verdict_is_one_sentence),  cmocka_unit_test(a_link_that_is_down_is_said),
-        cmocka_unit_test(what_is_not_known_is_unknown), cmocka_unit_test(no_answer_is_not_all_well),
-        cmocka_unit_test(groups_say_what_is_proven),    cmocka_unit_test(health_names_what_to_look_at),
-        cmocka_unit_test(no_text_becomes_markup),       cmocka_unit_test(another_shape_is_no_crash),
+        cmocka_unit_test(the_verdict_is_one_sentence),
+        cmocka_unit_test(a_link_that_is_down_is_said),
+        cmocka_unit_test(a_row_that_is_not_known_is_unknown),
+        cmocka_unit_test(no_answer_is_not_all_well),
+        cmocka_unit_test(groups_say_what_is_proven),
+        cmocka_unit_test(health_names_what_to_look_at),
+        cmocka_unit_test(no_text_becomes_markup),
+        cmocka_unit_test(another_shape_is_no_crash),
         cmocka_unit_test(paths_are_those_alone),
     };
     return cmocka_run_group_tests_name("page", tests, NULL, NULL);

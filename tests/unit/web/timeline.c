@@ -54,7 +54,7 @@ static void a_time_is_that_of_the_first_answer_that_says_it(void **state)
     tb_free(s);
 }
 
-static void what_happened_while_nobody_looked_has_no_time(void **state)
+static void an_event_that_nobody_saw_has_no_time(void **state)
 {
     (void)state;
     struct tb_sightings *s = tb_calloc(1, sizeof *s);
@@ -233,7 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_time_is_that_of_the_first_answer_that_says_it),
-        cmocka_unit_test(what_happened_while_nobody_looked_has_no_time),
+        cmocka_unit_test(an_event_that_nobody_saw_has_no_time),
         cmocka_unit_test(rows_and_sites_are_bounded),
         cmocka_unit_test(the_page_tells_seen_times_from_unknown_ones),
         cmocka_unit_test(bytes_are_spread_over_their_time),
