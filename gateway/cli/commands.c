@@ -11,6 +11,7 @@
 #include "gateway/cli/operator/noun_commands.h"
 #include "gateway/cli/operator/operator_commands.h"
 #include "gateway/cli/pki_commands.h"
+#include "gateway/cli/pki_options.h"
 
 #define COMMON_OPTIONS                                                                                       \
     {"json", TB_CLI_FLAG, NULL, "one JSON object a result on standard output, also for a failure"},          \
@@ -206,99 +207,6 @@ static const struct tb_cli_option init_options[] = {
      "memory for versions, such as 64GiB; default: a quarter of this machine's"},
     {"dir", TB_CLI_FILE, "DIR",
      "everything goes there, sockets and memory too; default: the places of the package"},
-    COMMON_OPTIONS,
-    END,
-};
-
-#define PASSPHRASE_FILE                                                                                      \
-    {                                                                                                        \
-        "passphrase-file", TB_CLI_TEXT, "FILE|credential:NAME",                                              \
-            "the passphrase of ca.key is its first line; default: asked on the terminal"                     \
-    }
-
-#define NEW_PASSPHRASE                                                                                       \
-    {"passphrase", TB_CLI_FLAG, NULL, "ca.key gets a passphrase, which is asked on the terminal"},           \
-    {                                                                                                        \
-        "passphrase-file", TB_CLI_TEXT, "FILE|credential:NAME",                                              \
-            "ca.key gets the first line of this file as its passphrase"                                      \
-    }
-
-static const struct tb_cli_option pki_init_options[] = {
-    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
-    {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
-    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 3650"},
-    NEW_PASSPHRASE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_issue_options[] = {
-    {"publisher", TB_CLI_TEXT, "NAME",
-     "for a publisher of this site, in place of IDENTITY: it signs versions"},
-    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are and the new files go (needed)"},
-    {"out", TB_CLI_TEXT, "STEM", "STEM.crt and STEM.key in DIR; default: the last part of the identity"},
-    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
-    {"start-days", TB_CLI_SIGNED, "N", "when it begins to be valid, in days from now; default 0"},
-    PASSPHRASE_FILE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_show_options[] = {
-    {"config", TB_CLI_FILE, "FILE",
-     "a gateway's configuration: what it lets each identity do, which certificates it has revoked, and which "
-     "identity a SPIFFE URI has"},
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_request_options[] = {
-    {"dir", TB_CLI_FILE, "DIR", "where the request and the new key go; default: here"},
-    {"out", TB_CLI_TEXT, "STEM", "STEM.csr and STEM.key; default: the last part of the identity"},
-    {"key", TB_CLI_FILE, "FILE", "a key that is there, in place of a new one"},
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_sign_options[] = {
-    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are (needed)"},
-    {"out", TB_CLI_FILE, "FILE", "where the certificate goes; default: beside the request, as .crt"},
-    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
-    PASSPHRASE_FILE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_renew_options[] = {
-    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are (needed)"},
-    {"key", TB_CLI_FILE, "FILE", "the certificate's key; default: beside it, as .key"},
-    {"keep-key", TB_CLI_FLAG, NULL, "the key stays; default: a new one"},
-    {"days", TB_CLI_COUNT, "N", "how long it is valid; default: as long as the one before"},
-    PASSPHRASE_FILE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_intermediate_options[] = {
-    {"root", TB_CLI_FILE, "DIR", "where the root's ca.crt and ca.key are (needed)"},
-    {"dir", TB_CLI_FILE, "DIR", "where the issuing authority goes (needed)"},
-    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 365"},
-    NEW_PASSPHRASE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_rollover_options[] = {
-    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are (needed)"},
-    {"days", TB_CLI_COUNT, "N", "begin: how long the second root is valid; default 3650"},
-    NEW_PASSPHRASE,
-    COMMON_OPTIONS,
-    END,
-};
-
-static const struct tb_cli_option pki_revoke_options[] = {
-    {"list", TB_CLI_FILE, "FILE", "the file that tls.revoked names (needed); it is made where there is none"},
-    {"note", TB_CLI_TEXT, "TEXT", "why, for those who read the file"},
     COMMON_OPTIONS,
     END,
 };
@@ -548,51 +456,53 @@ static const struct tb_cli_command commands[] = {
     {"pki init", "", "make a certificate authority for a site",
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",
-     "tombolo pki init --dir pki/east --site east", pki_init_options, 0, 0, tb_cli_pki_init},
+     "tombolo pki init --dir pki/east --site east", tb_cli_pki_init_options, 0, 0, tb_cli_pki_init},
     {"pki issue", "[IDENTITY]", "make a key and a certificate for a gateway, a worker or a publisher",
      "IDENTITY is tombolo://SITE/GATEWAY, tombolo://SITE/worker/NAME or tombolo://SITE/publisher/NAME, and "
      "the site must be the authority's. A publisher signs versions (tombolo publish --sign-key) and opens "
      "no connection. Writes STEM.crt and STEM.key (mode 0600).",
-     "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 0, 1, tb_cli_pki_issue},
+     "tombolo pki issue tombolo://east/gw1 --dir pki/east", tb_cli_pki_issue_options, 0, 1, tb_cli_pki_issue},
     {"pki show", "[PATH...]", "what certificates say: identity, signer, days left, rights",
      "Lists the certificates of PEM files, and of the .crt and .pem files of folders; without PATH those "
      "that --config names. KIND is root, issuing, gateway, worker, publisher or other. WARNING is renew "
      "(under 14 days are left), expired, not-valid-yet, revoked, or not-listed: tls.spiffe has no line for "
      "its SPIFFE URI. A signer that is among the files is found by its signature. Nothing is trusted by it.",
-     "tombolo pki show /etc/tombolo/east --config /etc/tombolo/east.yaml", pki_show_options, 0, 64,
+     "tombolo pki show /etc/tombolo/east --config /etc/tombolo/east.yaml", tb_cli_pki_show_options, 0, 64,
      tb_cli_pki_show},
     {"pki request", "IDENTITY", "make a key, and a request that an authority elsewhere signs",
      "Writes STEM.key (mode 0600) and STEM.csr. The key never leaves this machine; the request is no secret.",
-     "tombolo pki request tombolo://west/gw --dir /etc/tombolo/west", pki_request_options, 1, 1,
+     "tombolo pki request tombolo://west/gw --dir /etc/tombolo/west", tb_cli_pki_request_options, 1, 1,
      tb_cli_pki_request},
     {"pki sign", "REQUEST IDENTITY", "sign a request of another machine",
      "The authority decides: IDENTITY is what the certificate says. A request that asks for another one is "
      "refused, and so is one whose key is weak or not its own. Nothing else of the request counts.",
-     "tombolo pki sign gw.csr tombolo://west/gw --dir pki/west", pki_sign_options, 2, 2, tb_cli_pki_sign},
+     "tombolo pki sign gw.csr tombolo://west/gw --dir pki/west", tb_cli_pki_sign_options, 2, 2,
+     tb_cli_pki_sign},
     {"pki renew", "CERTIFICATE", "a new certificate and key in the place of the old ones",
      "Same identity, same length of time, a new key. The files are replaced one after the other so that they "
      "fit each other at each moment, and keep their owner and mode. A running gateway reads them within two "
      "seconds, and no link goes down.",
-     "tombolo pki renew /etc/tombolo/east/gw.crt --dir /etc/tombolo/east", pki_renew_options, 1, 1,
+     "tombolo pki renew /etc/tombolo/east/gw.crt --dir /etc/tombolo/east", tb_cli_pki_renew_options, 1, 1,
      tb_cli_pki_renew},
     {"pki intermediate", "", "make an issuing authority under a root",
      "Writes DIR/ca.crt, DIR/ca.key and DIR/root.crt. Certificates that it issues have its own behind them. "
      "Others go on trusting the root alone, whose key may then be offline. It signs no authority below it.",
-     "tombolo pki intermediate --root pki/east --dir pki/east-2027", pki_intermediate_options, 0, 0,
+     "tombolo pki intermediate --root pki/east --dir pki/east-2027", tb_cli_pki_intermediate_options, 0, 0,
      tb_cli_pki_intermediate},
     {"pki rollover", "STEP", "replace a root by another, without cutting a link",
      "begin makes the second root, and DIR/ca.crt has both; the first one signs on. turn: the second one "
      "signs. end: DIR/ca.crt has the second one alone; it is refused while a certificate in DIR is of the "
      "first. After each step that changes ca.crt it is copied to all that trust it, and each step waits for "
      "that.",
-     "tombolo pki rollover begin --dir /etc/tombolo/east", pki_rollover_options, 1, 1, tb_cli_pki_rollover},
+     "tombolo pki rollover begin --dir /etc/tombolo/east", tb_cli_pki_rollover_options, 1, 1,
+     tb_cli_pki_rollover},
     {"pki revoke", "CERTIFICATE", "let a certificate count no more",
      "Adds a line to the list of revoked certificates. CERTIFICATE is a PEM file (its fingerprint is "
      "listed), sha256:HEX, serial:HEX, or an identity tombolo://SITE/GATEWAY or "
      "tombolo://SITE/worker/NAME: then every certificate of that identity, also a new one. Gateways "
      "whose configuration names the list read it within seconds, end the sessions and links that use "
      "such a certificate, and take no signature of it. Each site has its own list.",
-     "tombolo pki revoke pki/west/gw1.crt --list /etc/tombolo/revoked", pki_revoke_options, 1, 1,
+     "tombolo pki revoke pki/west/gw1.crt --list /etc/tombolo/revoked", tb_cli_pki_revoke_options, 1, 1,
      tb_cli_pki_revoke},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "

@@ -2,7 +2,8 @@
 """Certificates of a site's own authority by the command line; where links leave from; logs for programs.
 
 Covers: gateway/cli/passphrase.c gateway/cli/pki_show_command.c gateway/cli/pki_authority_commands.c
-Covers: gateway/cli/pki_request_commands.c gateway/daemon/main.c base/log_form.c wan/link/path/link_path.c
+Covers: gateway/cli/pki_options.c gateway/cli/pki_request_commands.c gateway/daemon/main.c base/log_form.c
+Covers: wan/link/path/link_path.c
 """
 
 import json
