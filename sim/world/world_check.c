@@ -23,15 +23,15 @@
  * seen, of streams that took nothing more. */
 #define LEAVING_STEPS_MAX 400u
 /* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. Memory outside of its connections:
- * 4.0 MB seen, of two models and with the manifests of files that are adopted. Tables of one size
- * are 1.7 MB of it: those of audit.c, persist.c, the links and the catalog. Rows for 8 peers and 62
+ * 4.2 MB seen, of two models and with the manifests of files that are adopted. Tables of one size
+ * are 1.8 MB of it: those of audit.c, persist.c, the links and the catalog. Rows for 8 peers and 62
  * models more, which a reload may add, are 1.4 MB.
  *
  * A connection holds a
  * block to send from (64 KiB), one to receive in (4 KiB) and its encoded chunks. Of each peer there
  * may be 12 attempts of ours and 12 of its own, and 3 streams each way. A peer that is not heard is
  * dialled afresh, and each attempt has 5 s. */
-#define HEAP_REST       (16u << 18)
+#define HEAP_REST       (17u << 18)
 #define HEAP_CONNECTION (70u << 10)
 #define CONNECTIONS_MAX (3u * (12 + 12 + 6) + 8)
 #define HEAP_WORKER     (1u << 18)
