@@ -95,8 +95,8 @@ static void remember(struct tb_web_answers *a, enum tb_answer what)
 {
     const json_t *json = a->of[what].json;
     const double now_s = seconds(a->of[what].answered_at);
-    if (what == TB_ANSWER_STATUS)
-        tb_throughput_see(a->throughput, now_s, json, a->of[TB_ANSWER_STREAMS].json);
+    if (what == TB_ANSWER_STATUS) tb_throughput_see(a->throughput, now_s, json);
+    if (what == TB_ANSWER_STREAMS) tb_throughput_see_streams(a->throughput, now_s, json);
     if (what != TB_ANSWER_VERSIONS) return;
     tb_stage_times_see(a->stage_times, json_object_get(json, "versions"));
     tb_sightings_see(a->sightings, (double)tb_clock_wall_ms() / 1e3, json_object_get(json, "versions"));

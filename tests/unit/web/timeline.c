@@ -190,7 +190,8 @@ static void the_page_tells_seen_times_from_unknown_ones(void **state)
 static void count(struct tb_throughput *t, double now_s, const char *status, const char *streams)
 {
     json_t *s = parsed(status), *r = parsed(streams);
-    tb_throughput_see(t, now_s, s, r);
+    tb_throughput_see(t, now_s, s);
+    tb_throughput_see_streams(t, now_s, r);
     json_decref(s);
     json_decref(r);
 }
@@ -219,6 +220,31 @@ static void bytes_are_spread_over_their_time(void **state)
     }
     assert_false(tb_throughput_at(t, 1010, 3, rates));
     assert_false(tb_throughput_at(t, 1010 + 900, 1, rates)); /* a ring: that slot is another one now */
+    tb_free(t);
+}
+
+/* The streams' answer begins to come later than status, and less often. */
+static void bytes_from_before_the_first_look_are_none_of_now(void **state)
+{
+    (void)state;
+    struct tb_throughput *t = tb_calloc(1, sizeof *t);
+    static const char hours[] = "{\"links\": [{\"retransmitted_bytes\": 1000000}]}";
+    static const char more[] = "{\"links\": [{\"retransmitted_bytes\": 1000050}]}";
+    double rates[TB_FLOWS];
+    assert_non_null(t);
+    json_t *status = parsed(zero);
+    tb_throughput_see(t, 1000, status); /* nobody asked for streams */
+    json_decref(status);
+    count(t, 1005, zero, hours);
+    assert_true(tb_throughput_at(t, 1005, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] < 1);
+    count(t, 1010, zero, more);
+    assert_true(tb_throughput_at(t, 1010, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] > 9.9 && rates[TB_FLOW_WIRE] < 10.1);
+    count(t, 1015, zero, "{}"); /* an answer without links knows nothing */
+    count(t, 1020, zero, hours);
+    assert_true(tb_throughput_at(t, 1020, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] < 1);
     tb_free(t);
 }
 
@@ -303,6 +329,7 @@ int main(void)
         cmocka_unit_test(rows_and_sites_are_bounded),
         cmocka_unit_test(the_page_tells_seen_times_from_unknown_ones),
         cmocka_unit_test(bytes_are_spread_over_their_time),
+        cmocka_unit_test(bytes_from_before_the_first_look_are_none_of_now),
         cmocka_unit_test(a_gateway_that_begins_anew_carries_nothing_back),
         cmocka_unit_test(a_page_of_200_sites_by_50_models_is_below_100_kb),
     };
