@@ -73,8 +73,7 @@ static double resent_of(const json_t *link)
 
 static double saved_of(const json_t *link)
 {
-    const double saved = tb_facts_number(link, "sent_raw_bytes") - tb_facts_number(link, "sent_bytes");
-    return saved > 0 ? saved : 0;
+    return tb_facts_number(link, "sent_raw_bytes") - tb_facts_number(link, "sent_bytes");
 }
 
 static void write_sums(FILE *out, const json_t *links, const struct tb_series_field *family,
@@ -96,11 +95,12 @@ static const struct tb_series_field resent = {
     "counter",
     "Of chunks that went again: hedged ones, and those that come by another way too.",
     1};
-static const struct tb_series_field saved = {"tombolo_link_saved_bytes_total",
+/* No counter: it falls while a chunk of which the decoded bytes are counted already goes out. */
+static const struct tb_series_field saved = {"tombolo_link_saved_bytes",
                                              NULL,
                                              NULL,
-                                             "counter",
-                                             "Bytes that codecs and deltas kept off the wire.",
+                                             "gauge",
+                                             "Bytes that codecs and deltas kept off the wire until now.",
                                              1};
 
 /* One series for each way that a chunk went in. */

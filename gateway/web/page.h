@@ -21,13 +21,13 @@ enum tb_page_view {
     TB_PAGE_VIEWS
 };
 
-/* A view's part: /sites/2 are the sites behind the first 25. */
+/* A view's part: /sites/2 has the sites behind the first 25 and the rows behind the first 20. */
 struct tb_page_place {
     enum tb_page_view view;
     uint32_t part; /* 1 and more */
 };
 
-#define TB_PAGE_PARTS_MAX 99u
+#define TB_PAGE_PARTS_MAX 9999u
 
 /* Of "/", "/sites", "/sites/2". False: there is no such page. */
 bool tb_page_find(const char *path, struct tb_page_place *place_out);

@@ -39,7 +39,7 @@ static void check_certificate(FILE *out, const json_t *certificates, const char 
 static void check_arena(FILE *out, const json_t *arena)
 {
     const double bytes = tb_facts_number(arena, "bytes"), used = tb_facts_number(arena, "used");
-    if (!(bytes > 0)) {
+    if (!(bytes > 0) || !tb_facts_is_number(arena, "used")) {
         check(out, UNKNOWN, "The arena</li>\n");
         return;
     }
@@ -47,16 +47,28 @@ static void check_arena(FILE *out, const json_t *arena)
     tb_markup_bytes(out, used);
     (void)fputs(" of ", out);
     tb_markup_bytes(out, bytes);
-    (void)fputs(" are used; a version of ", out);
-    tb_markup_bytes(out, tb_facts_number(arena, "largest_free"));
-    (void)fputs(" fits</li>\n", out);
+    (void)fputs(" are used", out);
+    if (tb_facts_is_number(arena, "largest_free")) {
+        (void)fputs("; a version of ", out);
+        tb_markup_bytes(out, tb_facts_number(arena, "largest_free"));
+        (void)fputs(" fits", out);
+    } else
+        (void)fputs("; what still fits is unknown", out);
+    (void)fputs("</li>\n", out);
 }
 
 static void check_tables(FILE *out, const json_t *tables)
 {
     double refused = 0;
-    for (size_t i = 0; i < json_array_size(tables); i++)
+    bool known = json_is_array(tables);
+    for (size_t i = 0; i < json_array_size(tables); i++) {
+        known = known && tb_facts_is_number(json_array_get(tables, i), "refused");
         refused += tb_facts_number(json_array_get(tables, i), "refused");
+    }
+    if (!known && !(refused > 0)) {
+        check(out, UNKNOWN, "Tables</li>\n");
+        return;
+    }
     check(out, refused > 0 ? WARNING : WELL, "Tables: ");
     (void)fprintf(out, "%.0f requests found no row since the start</li>\n", refused);
 }
@@ -64,10 +76,26 @@ static void check_tables(FILE *out, const json_t *tables)
 static void check_sandbox(FILE *out, const json_t *sandbox)
 {
     const char *lacks = tb_facts_text(sandbox, "lacks");
-    check(out, !json_is_object(sandbox) ? UNKNOWN : *lacks == '\0' ? WELL : WARNING, "The sandbox");
+    check(out,
+          !json_is_string(json_object_get(sandbox, "lacks")) ? UNKNOWN
+          : *lacks == '\0'                                   ? WELL
+                                                             : WARNING,
+          "The sandbox");
     (void)fputs(*lacks != '\0' ? ": " : "", out);
     tb_markup_text(out, lacks);
     (void)fputs("</li>\n", out);
+}
+
+/* No fault: an operator asked for it. */
+static void check_draining(FILE *out, const json_t *status)
+{
+    const json_t *draining = json_object_get(status, "draining");
+    if (!json_is_boolean(draining))
+        check(out, UNKNOWN, "Whether it drains</li>\n");
+    else if (json_is_true(draining))
+        check(out, WARNING, "It drains: it takes nothing new</li>\n");
+    else
+        check(out, WELL, "It does not drain</li>\n");
 }
 
 void tb_page_checks(FILE *out, const struct tb_web_facts *facts)
@@ -77,9 +105,7 @@ void tb_page_checks(FILE *out, const struct tb_web_facts *facts)
     check(out, facts->silent ? BAD : WELL, "The gateway answers on its control socket</li>\n");
     check_flag(out, status, "store_ok", "The store can be written",
                "The store cannot be written: publishing is refused");
-    check(out, tb_facts_is_true(status, "draining") ? WARNING : WELL,
-          tb_facts_is_true(status, "draining") ? "It drains: it takes nothing new</li>\n"
-                                               : "It does not drain</li>\n");
+    check_draining(out, status);
     check_flag(out, json_object_get(status, "arena"), "verified", "Held chunks are verified",
                "Held chunks are being verified after the start");
     check_arena(out, json_object_get(status, "arena"));
@@ -122,6 +148,10 @@ void tb_page_tables(FILE *out, const struct tb_web_facts *facts)
                                         "fill",  "#refused", "#shares spent", NULL};
     const json_t *tables = json_object_get(facts->status, "tables");
     size_t left_out = 0;
+    if (!json_is_array(tables)) {
+        (void)fputs("<p class=\"unknown\">Unknown: the gateway did not say it.</p>\n", out);
+        return;
+    }
     tb_markup_table_begin(out, "Tables", heads);
     for (size_t i = 0; i < json_array_size(tables); i++) {
         const json_t *t = json_array_get(tables, i);
@@ -173,7 +203,7 @@ void tb_page_events(FILE *out, const struct tb_web_facts *facts, uint32_t most)
     static const char *const heads[] = {"when (UTC)", "level", "event", "what", NULL};
     const json_t *events = json_object_get(facts->events, "events");
     const size_t count = json_array_size(events);
-    if (events == NULL) {
+    if (!json_is_array(events)) {
         (void)fputs("<p class=\"unknown\">Unknown: the gateway did not say it.</p>\n", out);
         return;
     }

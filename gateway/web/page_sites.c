@@ -4,6 +4,7 @@
 
 #include "gateway/cli/operator/lag_verdict.h"
 #include "gateway/web/markup.h"
+#include "gateway/web/page.h"
 #include "gateway/web/page_parts.h"
 #include "gateway/web/site_matrix.h"
 
@@ -35,7 +36,7 @@ static void matrix_cell(FILE *out, const json_t *row)
         return;
     }
     if (tb_facts_equals(row, "reason", "up-to-date")) {
-        (void)fputs("<td class=\"ok\"></td>", out);
+        (void)fputs("<td class=\"ok\">\xe2\x9c\x93</td>", out); /* a tick */
         return;
     }
     const bool known = tb_facts_is_true(row, "known");
@@ -75,17 +76,27 @@ static void matrix_row(FILE *out, const struct tb_site_matrix *m, const struct t
     (void)fputs("</tr>\n", out);
 }
 
-/* Links to the other parts of a long list. */
-static void pager(FILE *out, uint32_t part, size_t count, size_t of_part)
+static size_t parts_of(size_t count, size_t of_part)
 {
-    const size_t parts = (count + of_part - 1) / of_part;
+    return (count + of_part - 1) / of_part;
+}
+
+/* Links to the first part, to those beside this one and to the last one. */
+static void pager(FILE *out, size_t part, size_t parts)
+{
+    const size_t last = parts < TB_PAGE_PARTS_MAX ? parts : TB_PAGE_PARTS_MAX;
+    size_t before = 0;
     if (parts < 2) return;
-    (void)fputs("<p class=\"pager\">", out);
-    for (size_t i = 1; i <= parts; i++)
-        (void)fprintf(out, "<a href=\"/sites/%zu\"%s>%zu to %zu</a> ", i,
-                      i == part ? " aria-current=\"page\"" : "", (i - 1) * of_part + 1,
-                      i * of_part < count ? i * of_part : count);
+    (void)fputs("<p class=\"pager\">Part ", out);
+    for (size_t i = 1; i <= last; i++) {
+        if (i != 1 && i != last && (i + 2 < part || i > part + 2)) continue;
+        (void)fprintf(out, "%s<a href=\"/sites/%zu\"%s>%zu</a> ", i > before + 1 ? "to " : "", i,
+                      i == part ? " aria-current=\"page\"" : "", i);
+        before = i;
+    }
     (void)fputs("</p>\n", out);
+    if (parts > last)
+        (void)fputs("<p>These are not all: <code>tombolo lag</code> has the others.</p>\n", out);
 }
 
 static void matrix_rest(FILE *out, const struct tb_site_matrix *m, size_t shown)
@@ -106,26 +117,42 @@ static void legend(FILE *out)
                 out);
 }
 
+/* Part 0: the worst sites alone. */
+static void matrix_part(FILE *out, const struct tb_site_matrix *m, uint32_t part)
+{
+    const size_t of_part = part == 0 ? SITES_FEW : SITES_PART;
+    const size_t first = part == 0 ? 0 : (part - 1) * of_part;
+    const size_t end = first + of_part < m->site_count ? first + of_part : m->site_count;
+    matrix_head(out, m);
+    for (size_t i = first; i < end; i++)
+        matrix_row(out, m, &m->sites[i]);
+    tb_markup_table_end(out);
+    legend(out);
+    if (part == 0) matrix_rest(out, m, end);
+}
+
+/* A part has 25 sites of the matrix and 20 rows in full: there are as many parts as the longer list
+ * needs. */
 void tb_page_matrix(FILE *out, const struct tb_web_facts *facts, uint32_t part)
 {
     const json_t *rows = json_object_get(facts->lag, "lag");
     struct tb_site_matrix m;
-    if (json_array_size(rows) == 0) (void)fputs("<p>No model is published or followed here.</p>\n", out);
+    if (!json_is_array(rows))
+        (void)fputs("<p class=\"unknown\">Unknown: the gateway did not say it.</p>\n", out);
+    else if (json_array_size(rows) == 0)
+        (void)fputs("<p>No model is published or followed here.</p>\n", out);
     if (json_array_size(rows) == 0 || (part == 0 && json_array_size(rows) <= ROWS_FEW)) return;
     if (!tb_site_matrix_open(&m, rows, TB_PAGE_WARN_S, TB_PAGE_CRIT_S)) {
         (void)fputs("<p>There is no memory to show it.</p>\n", out);
         return;
     }
-    const size_t of_part = part == 0 ? SITES_FEW : SITES_PART;
-    const size_t first = part == 0 ? 0 : (part - 1) * of_part;
-    const size_t end = first + of_part < m.site_count ? first + of_part : m.site_count;
-    if (part > 0) pager(out, part, m.site_count, of_part);
-    matrix_head(out, &m);
-    for (size_t i = first; i < end; i++)
-        matrix_row(out, &m, &m.sites[i]);
-    tb_markup_table_end(out);
-    legend(out);
-    if (part == 0) matrix_rest(out, &m, end);
+    const size_t parts = parts_of(m.site_count, SITES_PART),
+                 row_parts = parts_of(json_array_size(rows), ROWS_MOST);
+    if (part > 0) pager(out, part, parts > row_parts ? parts : row_parts);
+    if (part > parts)
+        (void)fputs("<p class=\"soft\">Each site is in a part before this one.</p>\n", out);
+    else
+        matrix_part(out, &m, part);
     tb_site_matrix_close(&m);
 }
 

@@ -31,6 +31,7 @@ struct tb_page_updates {
     uint32_t watcher_count;
     uint32_t instance;
     uint64_t number; /* of the newest update; 0: there was none */
+    uint64_t kept;   /* the answers that it shows: see web_answers.h */
     bool closing;
 };
 
@@ -180,7 +181,15 @@ static void wait_a_second(struct tb_page_updates *u)
         ;
 }
 
-/* An update goes out when an answer is new, or when the gateway was asked and is silent. */
+/* An answer is new, or none came: whichever page, scrape or probe asked. */
+static void update(struct tb_page_updates *u)
+{
+    tb_web_answers_refresh(u->answers, needs_of(u));
+    if (u->kept == u->answers->kept && u->number > 0) return;
+    u->kept = u->answers->kept;
+    u->number++;
+}
+
 static void *run(void *user)
 {
     struct tb_page_updates *u = user;
@@ -190,7 +199,7 @@ static void *run(void *user)
             (void)pthread_cond_wait(&u->changed, u->lock);
             continue;
         }
-        if (tb_web_answers_refresh(u->answers, needs_of(u)) || u->number == 0) u->number++;
+        update(u);
         resume_all(u);
         wait_a_second(u);
     }

@@ -19,7 +19,7 @@ static bool is_behind(const json_t *row)
 
 static bool is_down(const json_t *link)
 {
-    return !tb_facts_equals(link, "state", "up");
+    return *tb_facts_text(link, "state") != '\0' && !tb_facts_equals(link, "state", "up");
 }
 
 static size_t count_of(const json_t *rows, bool (*counts)(const json_t *row))
@@ -87,7 +87,7 @@ static void say_links(FILE *out, const json_t *links)
 static void say_rows(FILE *out, const json_t *rows)
 {
     const size_t behind = count_of(rows, is_behind), unknown = count_of(rows, is_unknown);
-    if (rows == NULL)
+    if (!json_is_array(rows))
         (void)fputs("How the sites stand is not known: the gateway did not say it.", out);
     else if (json_array_size(rows) == 0)
         (void)fputs("No model is published or followed here.", out);
@@ -101,8 +101,10 @@ const char *tb_page_verdict_class(const struct tb_web_facts *facts)
 {
     static const char *const classes[] = {"good", "warn", "bad", "unknown"};
     const json_t *rows = json_object_get(facts->lag, "lag"), *links = json_object_get(facts->status, "links");
-    enum tb_lag_severity worst = rows == NULL ? TB_LAG_NOT_KNOWN : TB_LAG_FINE;
-    if (facts->status == NULL || facts->silent || !tb_facts_is_true(facts->status, "store_ok")) return "bad";
+    const json_t *store_ok = json_object_get(facts->status, "store_ok");
+    const bool known = json_is_array(rows) && json_is_boolean(store_ok);
+    enum tb_lag_severity worst = known ? TB_LAG_FINE : TB_LAG_NOT_KNOWN;
+    if (facts->status == NULL || facts->silent || json_is_false(store_ok)) return "bad";
     for (size_t i = 0; i < json_array_size(rows); i++)
         worst = tb_lag_verdict_worse(
             worst, tb_lag_verdict_severity(json_array_get(rows, i), TB_PAGE_WARN_S, TB_PAGE_CRIT_S));
@@ -121,6 +123,12 @@ static void say_silence(FILE *out, const struct tb_web_facts *facts)
     (void)fputs("</time> ago.", out);
 }
 
+static void say_store(FILE *out, const json_t *store_ok)
+{
+    if (json_is_false(store_ok)) (void)fputs(" Its store cannot be written: publishing is refused.", out);
+    if (!json_is_boolean(store_ok)) (void)fputs(" Whether its store can be written is not known.", out);
+}
+
 void tb_page_verdict(FILE *out, const struct tb_web_facts *facts)
 {
     const bool silent = facts->status == NULL || facts->silent;
@@ -131,8 +139,7 @@ void tb_page_verdict(FILE *out, const struct tb_web_facts *facts)
         say_rows(out, json_object_get(facts->lag, "lag"));
         say_links(out, json_object_get(facts->status, "links"));
         if (tb_facts_is_true(facts->status, "draining")) (void)fputs(" This gateway drains.", out);
-        if (!tb_facts_is_true(facts->status, "store_ok"))
-            (void)fputs(" Its store cannot be written: publishing is refused.", out);
+        say_store(out, json_object_get(facts->status, "store_ok"));
     }
     (void)fputs("</p>\n", out);
 }

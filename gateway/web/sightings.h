@@ -2,8 +2,9 @@
  *
  * The gateway says of another site how much of a version it holds now, and whether its workers
  * use it; it keeps no times of that. Here is remembered when an answer said it for the first
- * time: a time is right to the time between two answers, and nothing is known of what happened
- * while nobody looked.
+ * time. Such a time is right to the time between two answers, and there is one only where the
+ * change happened between them: the answer before named the version, knew the site's state and
+ * did not say it, or the version is younger than that answer.
  *
  * Pure. Bounded: the last 256 versions of an answer, 256 sites. */
 #ifndef TB_GATEWAY_WEB_SIGHTINGS_H
@@ -22,6 +23,8 @@ enum tb_sighting { TB_SIGHTING_SOME, TB_SIGHTING_WHOLE, TB_SIGHTING_ACTIVE, TB_S
 
 struct tb_sighting_row {
     char uid[33];
+    uint64_t answer, answer_before;         /* the newest that named it, and the one before that */
+    bool site_known[TB_SIGHTING_SITES_MAX]; /* by the newest that named it */
     /* Seconds since the version was opened. 0: it has not happened; < 0: it has, and nobody saw
      * when. */
     float at_s[TB_SIGHTING_SITES_MAX][TB_SIGHTING_KINDS];
@@ -32,11 +35,11 @@ struct tb_sightings {
     char sites[TB_SIGHTING_SITES_MAX][TB_SIGHTING_NAME_BYTES];
     uint32_t site_count;
     struct tb_sighting_row rows[TB_SIGHTING_VERSIONS_MAX];
-    uint32_t next; /* the row that a new version takes: the oldest one */
-    double seen_s; /* when the last answer came; 0: none did */
+    uint64_t answers; /* that came: the number of the newest */
+    double seen_s;    /* when it came; 0: none did */
 };
 
-/* `wall_s`: seconds since 1970; `versions`: the array of an answer. */
+/* `wall_s`: seconds since 1970; `versions`: the array of an answer. Without an array it is none. */
 void tb_sightings_see(struct tb_sightings *s, double wall_s, const json_t *versions);
 /* As tb_sighting_row's at_s. */
 float tb_sightings_at(const struct tb_sightings *s, const char *uid, const char *site, enum tb_sighting kind);

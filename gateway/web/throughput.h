@@ -31,12 +31,16 @@ struct tb_throughput_slot {
 /* Zeroed: nothing was seen. */
 struct tb_throughput {
     struct tb_throughput_slot slots[TB_THROUGHPUT_SLOTS];
-    double counted[TB_FLOWS], at_s;
-    bool begun;
+    double counted[TB_FLOWS], at_s;     /* of the newest "status" */
+    double retransmitted, streams_at_s; /* of the newest "streams" */
+    bool begun, streams_begun;
 };
 
-/* `status` and `streams` are answers; `streams` NULL: nothing is known of what TCP sent again. */
-void tb_throughput_see(struct tb_throughput *t, double now_s, const json_t *status, const json_t *streams);
+/* `status` is an answer that is new at now_s. */
+void tb_throughput_see(struct tb_throughput *t, double now_s, const json_t *status);
+/* So is `streams`: TCP's count comes seldom, and of hours at once when it comes first. What it grew by
+ * between two such answers belongs to the time between them. */
+void tb_throughput_see_streams(struct tb_throughput *t, double now_s, const json_t *streams);
 /* Bytes a second in the slot that is `back` slots before that of `now_s`. False: nobody looked. */
 bool tb_throughput_at(const struct tb_throughput *t, double now_s, uint32_t back, double rates_out[TB_FLOWS]);
 

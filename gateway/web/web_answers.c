@@ -11,12 +11,20 @@
 #include "gateway/web/stage_times.h"
 #include "gateway/web/throughput.h"
 
-#define ASK_MS       2000u
+#define REFRESH_MS   2000u /* all questions of a refresh */
+#define ASK_MS_MIN   1000u /* with less left, none is asked */
 #define FRESH_MIN_NS TB_MS(1000)
 #define FRESH_MAX_NS TB_MS(30000)
 #define COST_PARTS   100u /* of the time, the part that answering may take */
 
-static const char *const commands[TB_ANSWERS] = {"status", "lag", "versions", "streams", "chains", "events"};
+/* Status is what probes, `tombolo_up` and the word of a silent gateway rest on: it stays young. */
+static const struct {
+    const char *command;
+    tb_time_ns fresh_max;
+} questions[TB_ANSWERS] = {
+    {"status", FRESH_MIN_NS}, {"lag", FRESH_MAX_NS},    {"versions", FRESH_MAX_NS},
+    {"streams", TB_MS(2000)}, {"chains", FRESH_MAX_NS}, {"events", TB_MS(2000)},
+};
 
 enum tb_status tb_web_answers_open(struct tb_web_answers *a, const char *control)
 {
@@ -39,13 +47,15 @@ void tb_web_answers_close(struct tb_web_answers *a)
     *a = (struct tb_web_answers){.control = NULL};
 }
 
-static json_t *ask(const struct tb_web_answers *a, enum tb_answer what, char error[512])
+static enum tb_status ask(const struct tb_web_answers *a, enum tb_answer what, uint32_t limit_ms,
+                          json_t **reply_out, char error[512])
 {
-    json_t *reply = NULL, *request = json_pack("{s:s}", "cmd", commands[what]);
+    json_t *request = json_pack("{s:s}", "cmd", questions[what].command);
     const enum tb_status status =
-        request == NULL ? TB_SITE_NOMEM : tb_control_client_ask(a->control, request, ASK_MS, &reply, error);
+        request == NULL ? TB_SITE_NOMEM
+                        : tb_control_client_ask(a->control, request, limit_ms, reply_out, error);
     json_decref(request);
-    return status == TB_OK ? reply : NULL;
+    return status;
 }
 
 static bool is_fresh(const struct tb_web_answers *a, enum tb_answer what, tb_time_ns now)
@@ -54,10 +64,10 @@ static bool is_fresh(const struct tb_web_answers *a, enum tb_answer what, tb_tim
 }
 
 /* The time to answer is an upper bound of what the gateway worked. */
-static tb_time_ns fresh_for(tb_time_ns took)
+static tb_time_ns fresh_for(tb_time_ns took, tb_time_ns most)
 {
-    if (took > FRESH_MAX_NS / COST_PARTS) return FRESH_MAX_NS;
-    return took * COST_PARTS > FRESH_MIN_NS ? took * COST_PARTS : FRESH_MIN_NS;
+    const tb_time_ns by_cost = took > most / COST_PARTS ? most : took * COST_PARTS;
+    return by_cost > FRESH_MIN_NS ? by_cost : FRESH_MIN_NS;
 }
 
 static void tell(struct tb_web_answers *a, const char *error)
@@ -77,9 +87,11 @@ static void tell(struct tb_web_answers *a, const char *error)
 static void keep(struct tb_web_answers *a, enum tb_answer what, json_t *reply, tb_time_ns began)
 {
     const tb_time_ns now = tb_clock_now();
+    const tb_time_ns most = reply != NULL ? questions[what].fresh_max : FRESH_MAX_NS;
+    a->kept++;
     a->of[what].asked = true;
     a->of[what].tried_at = now;
-    a->of[what].fresh_ns = reply != NULL ? fresh_for(tb_time_since(began, now)) : FRESH_MIN_NS;
+    a->of[what].fresh_ns = fresh_for(tb_time_since(began, now), most);
     if (what == TB_ANSWER_STATUS && reply == NULL) return;
     json_decref(a->of[what].json);
     a->of[what].json = reply;
@@ -95,27 +107,36 @@ static void remember(struct tb_web_answers *a, enum tb_answer what)
 {
     const json_t *json = a->of[what].json;
     const double now_s = seconds(a->of[what].answered_at);
-    if (what == TB_ANSWER_STATUS)
-        tb_throughput_see(a->throughput, now_s, json, a->of[TB_ANSWER_STREAMS].json);
+    if (what == TB_ANSWER_STATUS) tb_throughput_see(a->throughput, now_s, json);
+    if (what == TB_ANSWER_STREAMS) tb_throughput_see_streams(a->throughput, now_s, json);
     if (what != TB_ANSWER_VERSIONS) return;
     tb_stage_times_see(a->stage_times, json_object_get(json, "versions"));
     tb_sightings_see(a->sightings, (double)tb_clock_wall_ms() / 1e3, json_object_get(json, "versions"));
 }
 
-static void refresh_one(struct tb_web_answers *a, enum tb_answer what, char error[512])
+static void refresh_one(struct tb_web_answers *a, enum tb_answer what, uint32_t limit_ms, char error[512])
 {
     const tb_time_ns began = tb_clock_now();
-    json_t *reply = ask(a, what, error);
-    if (what == TB_ANSWER_STATUS) a->silent = reply == NULL;
+    json_t *reply = NULL;
+    const bool came = ask(a, what, limit_ms, &reply, error) == TB_OK;
+    TB_ASSERT(came == (reply != NULL));
+    if (what == TB_ANSWER_STATUS) a->silent = !came;
     if (what == TB_ANSWER_LAG) tb_lag_verdict_sort(json_object_get(reply, "lag"));
     keep(a, what, reply, began);
-    if (reply != NULL) remember(a, what);
+    if (came) remember(a, what);
 }
 
-bool tb_web_answers_refresh(struct tb_web_answers *a, unsigned wanted)
+/* Milliseconds until REFRESH_MS after `began`. */
+static uint32_t left_ms(tb_time_ns began)
 {
+    const tb_time_ns taken = tb_time_since(began, tb_clock_now());
+    return taken < TB_MS(REFRESH_MS) ? REFRESH_MS - (uint32_t)(taken / TB_MS(1)) : 0;
+}
+
+void tb_web_answers_refresh(struct tb_web_answers *a, unsigned wanted)
+{
+    const tb_time_ns began = tb_clock_now();
     char error[512] = "";
-    bool asked = false;
     TB_ASSERT(a->control != NULL);
     wanted |= TB_ANSWER_BIT(TB_ANSWER_STATUS);
     for (int i = 0; i < TB_ANSWERS; i++) {
@@ -123,11 +144,18 @@ bool tb_web_answers_refresh(struct tb_web_answers *a, unsigned wanted)
         const bool silent =
             a->silent && what != TB_ANSWER_STATUS; /* one question is enough to find that out */
         if (silent || (wanted & TB_ANSWER_BIT(what)) == 0 || is_fresh(a, what, tb_clock_now())) continue;
-        refresh_one(a, what, error);
-        asked = true;
+        if (left_ms(began) < ASK_MS_MIN) break;
+        refresh_one(a, what, left_ms(began), error);
     }
     tell(a, error);
-    return asked;
+}
+
+void tb_web_answers_probe(struct tb_web_answers *a)
+{
+    char error[512] = "";
+    TB_ASSERT(a->control != NULL);
+    refresh_one(a, TB_ANSWER_STATUS, REFRESH_MS, error);
+    tell(a, error);
 }
 
 void tb_web_answers_facts(const struct tb_web_answers *a, unsigned wanted, struct tb_web_facts *f)
@@ -141,10 +169,10 @@ void tb_web_answers_facts(const struct tb_web_answers *a, unsigned wanted, struc
         if ((wanted & TB_ANSWER_BIT(i)) == 0 || a->of[i].json == NULL) continue;
         json[i] = a->of[i].json;
         const double age_s = seconds(tb_time_since(a->of[i].answered_at, now));
-        const double pace_s = seconds(a->of[i].fresh_ns);
         if (age_s > f->age_s) f->age_s = age_s;
-        if (pace_s > f->pace_s) f->pace_s = pace_s;
     }
+    f->pace_s =
+        seconds(a->of[TB_ANSWER_STATUS].fresh_ns); /* each answer is an update, and it is the youngest */
     f->status = json[TB_ANSWER_STATUS];
     f->lag = json[TB_ANSWER_LAG];
     f->versions = json[TB_ANSWER_VERSIONS];

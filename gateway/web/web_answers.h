@@ -1,9 +1,10 @@
 /* web_answers.h - the gateway's answers, kept while they are fresh, and what is remembered of
  * them.
  *
- * However many look, the gateway is asked for one thing once a second at most, and seldom enough
- * that answering takes 1 % of a core at most: an answer that took 50 ms is fresh for 5 s. Nobody
- * looks: nothing is asked.
+ * However many look, the gateway is asked for one thing once a second at most. "lag", "versions" and
+ * "chains", which cost more, are asked seldom enough that answering takes 1 % of a core at most: an
+ * answer that took 50 ms is fresh for 5 s. So does a question that failed by its time, whichever. A
+ * probe alone asks at once. Nobody looks: nothing is asked.
  *
  * A shell. Not safe for threads: its owner has a lock. */
 #ifndef TB_GATEWAY_WEB_ANSWERS_H
@@ -11,6 +12,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/time.h"
 #include "gateway/web/web_facts.h"
@@ -25,6 +27,7 @@ struct tb_web_answers {
         bool asked;
     } of[TB_ANSWERS];
     bool silent, told; /* the gateway does not answer; that was logged */
+    uint64_t kept;     /* grows with each answer, and each time that none came */
     struct tb_stage_times *stage_times;
     struct tb_throughput *throughput;
     struct tb_sightings *sightings;
@@ -33,8 +36,11 @@ struct tb_web_answers {
 /* TB_SITE_NOMEM. `control` outlives it. */
 TB_MUST_USE enum tb_status tb_web_answers_open(struct tb_web_answers *answers, const char *control);
 void tb_web_answers_close(struct tb_web_answers *answers);
-/* Asks for those of `wanted` (bits) that are not fresh, and for status. True: one is new. */
-bool tb_web_answers_refresh(struct tb_web_answers *answers, unsigned wanted);
+/* Asks for those of `wanted` (bits) that are not fresh, and for status; 2 s at most. What finds no
+ * time keeps its last answer, and has its turn at the next refresh. */
+void tb_web_answers_refresh(struct tb_web_answers *answers, unsigned wanted);
+/* Asks for status, fresh or not: for a probe. */
+void tb_web_answers_probe(struct tb_web_answers *answers);
 /* Borrowed until the next refresh: of the wanted ones, and of status. */
 void tb_web_answers_facts(const struct tb_web_answers *answers, unsigned wanted,
                           struct tb_web_facts *facts_out);

@@ -65,6 +65,8 @@ static void write_ready(const struct tb_web_facts *facts, FILE *out, unsigned *c
         why = "the gateway does not answer on its control socket";
     else if (tb_facts_is_true(facts->status, "draining"))
         why = "the gateway drains";
+    else if (!json_is_boolean(json_object_get(facts->status, "store_ok")))
+        why = "whether the gateway's store can be written is not known";
     else if (!tb_facts_is_true(facts->status, "store_ok"))
         why = "the gateway's store cannot be written";
     *code_out = why == NULL ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
@@ -77,11 +79,12 @@ static void write_ready(const struct tb_web_facts *facts, FILE *out, unsigned *c
 static const struct route {
     const char *path, *type;
     unsigned needs;
+    bool probe; /* it answers of now */
     void (*write)(const struct tb_web_facts *facts, FILE *out, unsigned *code_out);
 } routes[] = {
-    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", METRICS_NEED, write_metrics},
-    {"/livez", "text/plain; charset=utf-8", 0, write_alive},
-    {"/readyz", "text/plain; charset=utf-8", 0, write_ready},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", METRICS_NEED, false, write_metrics},
+    {"/livez", "text/plain; charset=utf-8", 0, true, write_alive},
+    {"/readyz", "text/plain; charset=utf-8", 0, true, write_ready},
 };
 
 static const struct route *route_of(const char *path)
@@ -92,9 +95,12 @@ static const struct route *route_of(const char *path)
 }
 
 /* Asks the gateway for what is not fresh. The facts are borrowed under the lock. */
-static void look(struct tb_web_server *s, unsigned needs, struct tb_web_facts *facts_out)
+static void look(struct tb_web_server *s, unsigned needs, bool probe, struct tb_web_facts *facts_out)
 {
-    (void)tb_web_answers_refresh(&s->answers, needs);
+    if (probe)
+        tb_web_answers_probe(&s->answers);
+    else
+        tb_web_answers_refresh(&s->answers, needs);
     tb_web_answers_facts(&s->answers, needs, facts_out);
 }
 
@@ -106,7 +112,7 @@ static bool compose(struct tb_web_server *s, const struct route *route, const st
     FILE *out = open_memstream(&answer->bytes, &answer->count);
     if (out == NULL) return false;
     (void)pthread_mutex_lock(&s->lock);
-    look(s, route != NULL ? route->needs : tb_page_needs(place->view), &facts);
+    look(s, route != NULL ? route->needs : tb_page_needs(place->view), route != NULL && route->probe, &facts);
     if (route != NULL)
         route->write(&facts, out, &answer->code);
     else

@@ -136,6 +136,118 @@ static void health_names_what_to_look_at(void **state)
     free(page);
 }
 
+/* A field that is missing, or of another type, is neither well nor a fault. */
+static void a_field_that_is_not_said_is_unknown(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {
+        "{\"site\": \"east\", \"arena\": {\"bytes\": 1000}, \"links\": [{\"site\": \"west\"}]}",
+        "{\"site\": \"east\", \"draining\": \"no\", \"store_ok\": 1, \"tables\": {}, \"sandbox\": {},"
+        " \"arena\": {\"bytes\": 1000, \"used\": \"3\"}, \"links\": [{\"site\": \"west\", \"state\": 7}]}"};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        char *page = page_of(&(struct answers_text){.status = shapes[i], .lag = "{\"lag\": {}}"}, "/health");
+        expect_words(page, "<p class=\"verdict unknown\">How the sites stand is not known");
+        expect_words(page, "Whether its store can be written is not known.");
+        expect_no_words(page, "cannot be written");
+        expect_no_words(page, "is down");
+        expect_words(page, "unknown</span> Whether it drains</li>");
+        expect_words(page, "unknown</span> Tables</li>");
+        expect_words(page, "unknown</span> The arena</li>");
+        expect_words(page, "unknown</span> The sandbox</li>");
+        expect_no_words(page, "0 tables that");
+        expect_words(page, "<p class=\"unknown\">Unknown: the gateway did not say it.</p>");
+        free(page);
+    }
+    char *page =
+        page_of(&(struct answers_text){.status = "{\"site\": \"east\", \"store_ok\": true, \"arena\":"
+                                                 " {\"bytes\": 1000, \"used\": 3}}",
+                                       .lag = "{\"lag\": 3}"},
+                "/health");
+    expect_words(page, "are used; what still fits is unknown</li>");
+    free(page);
+    page = page_of(&(struct answers_text){.status = "{" STATUS "}", .lag = "{\"lag\": 3}"}, "/sites");
+    expect_no_words(page, "No model is published");
+    free(page);
+}
+
+/* ---- parts of a long list ---- */
+
+static char *of_pairs(int sites, int models)
+{
+    json_t *rows = json_array();
+    assert_non_null(rows);
+    for (int site = 0; site < sites; site++)
+        for (int model = 0; model < models; model++) {
+            char name[32], of[32];
+            (void)snprintf(name, sizeof name, "site-%03d", site);
+            (void)snprintf(of, sizeof of, "model-%02d", model);
+            assert_int_equal(
+                json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:i, s:s}", "model", of, "site", name,
+                                                      "known", 1, "versions", 0, "reason", "up-to-date")),
+                0);
+        }
+    json_t *answer = json_pack("{s:o}", "lag", rows);
+    char *text = json_dumps(answer, JSON_COMPACT);
+    json_decref(answer);
+    assert_non_null(text);
+    return text;
+}
+
+/* From the first part on, each is reached by links that are on the parts before. */
+static void each_row_is_reached_by_links(void **state)
+{
+    (void)state;
+    char *lag = of_pairs(3, 40); /* 120 rows are six parts, three sites one */
+    char path[32] = "/sites", wanted[64];
+    for (int part = 1; part <= 6; part++) {
+        char *page = page_of(&(struct answers_text){.status = "{" STATUS "}", .lag = lag}, path);
+        (void)snprintf(wanted, sizeof wanted, "Rows %d to %d of 120", part * 20 - 19, part * 20);
+        expect_words(page, wanted);
+        (void)snprintf(path, sizeof path, "/sites/%d", part + 1);
+        (void)snprintf(wanted, sizeof wanted, "<a href=\"%s\">", path);
+        if (part < 6)
+            expect_words(page, wanted);
+        else
+            expect_no_words(page, path);
+        free(page);
+    }
+    free(lag);
+}
+
+/* Links lead to pages that there are, also past the last part. */
+static void links_of_a_pager_are_pages(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/sites", "/sites/2", "/sites/400", "/sites/9999"};
+    char *lag = of_pairs(400, 25);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char *page = page_of(&(struct answers_text){.status = "{" STATUS "}", .lag = lag}, paths[i]);
+        size_t links = 0;
+        for (const char *at = page; (at = strstr(at, "<a href=\"")) != NULL; links++) {
+            struct tb_page_place place;
+            char path[64] = "";
+            at += strlen("<a href=\"");
+            memcpy(path, at, strcspn(at, "\""));
+            if (strcmp(path, "/metrics") != 0 && !tb_page_find(path, &place)) fail_msg("no page: %s", path);
+            if (strncmp(path, "/sites/", 7) == 0) assert_true(place.part <= 500);
+        }
+        assert_true(links > 8 && links < 20);
+        free(page);
+    }
+    free(lag);
+}
+
+/* Without a style, too: in curl, and for a screen reader. */
+static void a_pair_that_is_fine_has_a_tick(void **state)
+{
+    (void)state;
+    char *lag = of_pairs(1, 1);
+    char *page = page_of(&(struct answers_text){.status = "{" STATUS "}", .lag = lag}, "/sites");
+    expect_words(page, "<td class=\"ok\">\xe2\x9c\x93</td>");
+    free(page);
+    free(lag);
+}
+
 /* ---- hostile texts ---- */
 
 #define EVIL "<script>alert(1)</script>\\\"' onload=x &amp; \\u202e\\n\\u0007"
@@ -205,9 +317,11 @@ static void paths_are_those_alone(void **state)
     struct tb_page_place place;
     assert_true(tb_page_find("/sites/2", &place) && place.view == TB_PAGE_SITES && place.part == 2);
     assert_true(tb_page_find("/", &place) && place.view == TB_PAGE_OVERVIEW && place.part == 1);
-    static const char *const none[] = {
-        "",           "/x",        "/sites/",  "/sites/0", "/sites/01",
-        "/sites/100", "/sites/1x", "/links/1", "//",       "/sites/99999999999999999999"};
+    static const char *const none[] = {"",          "/x",
+                                       "/sites/",   "/sites/0",
+                                       "/sites/01", "/sites/10000",
+                                       "/sites/1x", "/links/1",
+                                       "//",        "/sites/99999999999999999999"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         assert_false(tb_page_find(none[i], &place));
 }
@@ -221,6 +335,10 @@ int main(void)
         cmocka_unit_test(no_answer_is_not_all_well),
         cmocka_unit_test(groups_say_what_is_proven),
         cmocka_unit_test(health_names_what_to_look_at),
+        cmocka_unit_test(a_field_that_is_not_said_is_unknown),
+        cmocka_unit_test(each_row_is_reached_by_links),
+        cmocka_unit_test(links_of_a_pager_are_pages),
+        cmocka_unit_test(a_pair_that_is_fine_has_a_tick),
         cmocka_unit_test(no_text_becomes_markup),
         cmocka_unit_test(another_shape_is_no_crash),
         cmocka_unit_test(paths_are_those_alone),

@@ -35,8 +35,11 @@ static bool about(float value, double wanted)
 }
 
 #define VERSION(held, whole, activated)                                                                      \
-    "[{\"uid\": \"a\", \"opened_ms\": 1000000, \"sites\": [{\"site\": \"west\", \"held_bytes\": " held       \
-    ", \"whole\": " whole ", \"activated\": " activated "}]}]"
+    "[{\"uid\": \"a\", \"opened_ms\": 1000000, \"sites\": [{\"site\": \"west\", \"known\": true,"            \
+    " \"held_bytes\": " held ", \"whole\": " whole ", \"activated\": " activated "}]}]"
+#define UNKNOWN_VERSION                                                                                      \
+    "[{\"uid\": \"a\", \"opened_ms\": 1000000, \"sites\": [{\"site\": \"west\", \"known\": false,"           \
+    " \"held_bytes\": 0, \"whole\": false, \"activated\": false}]}]"
 
 static void a_time_is_that_of_the_first_answer_that_says_it(void **state)
 {
@@ -65,6 +68,66 @@ static void an_event_that_nobody_saw_has_no_time(void **state)
     assert_true(tb_sightings_at(s, "a", "west", TB_SIGHTING_SOME) < 0);
     assert_true(about(tb_sightings_at(s, "a", "west", TB_SIGHTING_WHOLE), 2));
     assert_true(tb_sightings_at(s, "a", "west", TB_SIGHTING_ACTIVE) < 0);
+    tb_free(s);
+}
+
+/* During an outage nothing is known of a site; its end is no time of arrival. */
+static void an_event_during_an_outage_has_no_time(void **state)
+{
+    (void)state;
+    struct tb_sightings *s = tb_calloc(1, sizeof *s);
+    assert_non_null(s);
+    see(s, 1001, VERSION("5", "false", "false"));
+    see(s, 1002, UNKNOWN_VERSION);
+    see(s, 1030, VERSION("9", "true", "false"));
+    assert_true(tb_sightings_at(s, "a", "west", TB_SIGHTING_WHOLE) < 0);
+    see(s, 1031, VERSION("9", "true", "true")); /* this was seen */
+    assert_true(about(tb_sightings_at(s, "a", "west", TB_SIGHTING_ACTIVE), 31));
+    tb_free(s);
+}
+
+/* A site or a version that the answer before did not name may have stood so for long. */
+static void an_old_version_that_is_new_to_an_answer_has_no_time(void **state)
+{
+    (void)state;
+    struct tb_sightings *s = tb_calloc(1, sizeof *s);
+    assert_non_null(s);
+    see(s, 5000, "[]");
+    see(s, 5001, VERSION("9", "true", "false")); /* opened at 1000 */
+    assert_true(tb_sightings_at(s, "a", "west", TB_SIGHTING_WHOLE) < 0);
+    see(s, 5002, VERSION("9", "true", "true"));
+    assert_true(about(tb_sightings_at(s, "a", "west", TB_SIGHTING_ACTIVE), 4002));
+    see(s, 5003, "[]");
+    see(s, 5004,
+        "[{\"uid\": \"a\", \"opened_ms\": 1000000, \"sites\": [{\"site\": \"south\", \"known\": true,"
+        " \"held_bytes\": 3}]}]");
+    assert_true(tb_sightings_at(s, "a", "south", TB_SIGHTING_SOME) < 0);
+    tb_free(s);
+}
+
+static json_t *a_version(const char *uid, double opened_s, int whole)
+{
+    return json_pack("{s:s, s:f, s:[{s:s, s:b, s:b}]}", "uid", uid, "opened_ms", opened_s * 1e3, "sites",
+                     "site", "west", "known", 1, "whole", whole);
+}
+
+/* An old version stays in each answer while others come and go: its row is not taken. */
+static void a_version_that_stays_keeps_its_row(void **state)
+{
+    (void)state;
+    struct tb_sightings *s = tb_calloc(1, sizeof *s);
+    assert_non_null(s);
+    for (int v = 0; v < 600; v++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "u%d", v);
+        json_t *versions = json_array();
+        assert_int_equal(json_array_append_new(versions, a_version("old", 1000, v >= 1)), 0);
+        assert_int_equal(json_array_append_new(versions, a_version(uid, 1000 + v, 1)), 0);
+        tb_sightings_see(s, 1001 + v, versions);
+        json_decref(versions);
+    }
+    assert_true(about(tb_sightings_at(s, "old", "west", TB_SIGHTING_WHOLE), 2));
+    assert_true(about(tb_sightings_at(s, "u599", "west", TB_SIGHTING_WHOLE), 1));
     tb_free(s);
 }
 
@@ -127,7 +190,8 @@ static void the_page_tells_seen_times_from_unknown_ones(void **state)
 static void count(struct tb_throughput *t, double now_s, const char *status, const char *streams)
 {
     json_t *s = parsed(status), *r = parsed(streams);
-    tb_throughput_see(t, now_s, s, r);
+    tb_throughput_see(t, now_s, s);
+    tb_throughput_see_streams(t, now_s, r);
     json_decref(s);
     json_decref(r);
 }
@@ -144,7 +208,7 @@ static void bytes_are_spread_over_their_time(void **state)
     struct tb_throughput *t = tb_calloc(1, sizeof *t);
     double rates[TB_FLOWS];
     assert_non_null(t);
-    count(t, 1000, zero, "{}");
+    count(t, 1000, zero, "{\"links\": []}");
     assert_false(tb_throughput_at(t, 1000, 0, rates));
     count(t, 1010, some, again);
     for (uint32_t back = 1; back <= 2; back++) {
@@ -156,6 +220,31 @@ static void bytes_are_spread_over_their_time(void **state)
     }
     assert_false(tb_throughput_at(t, 1010, 3, rates));
     assert_false(tb_throughput_at(t, 1010 + 900, 1, rates)); /* a ring: that slot is another one now */
+    tb_free(t);
+}
+
+/* The streams' answer begins to come later than status, and less often. */
+static void bytes_from_before_the_first_look_are_none_of_now(void **state)
+{
+    (void)state;
+    struct tb_throughput *t = tb_calloc(1, sizeof *t);
+    static const char hours[] = "{\"links\": [{\"retransmitted_bytes\": 1000000}]}";
+    static const char more[] = "{\"links\": [{\"retransmitted_bytes\": 1000050}]}";
+    double rates[TB_FLOWS];
+    assert_non_null(t);
+    json_t *status = parsed(zero);
+    tb_throughput_see(t, 1000, status); /* nobody asked for streams */
+    json_decref(status);
+    count(t, 1005, zero, hours);
+    assert_true(tb_throughput_at(t, 1005, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] < 1);
+    count(t, 1010, zero, more);
+    assert_true(tb_throughput_at(t, 1010, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] > 9.9 && rates[TB_FLOW_WIRE] < 10.1);
+    count(t, 1015, zero, "{}"); /* an answer without links knows nothing */
+    count(t, 1020, zero, hours);
+    assert_true(tb_throughput_at(t, 1020, 1, rates));
+    assert_true(rates[TB_FLOW_WIRE] < 1);
     tb_free(t);
 }
 
@@ -224,7 +313,7 @@ static void a_page_of_200_sites_by_50_models_is_below_100_kb(void **state)
         page_of(&(struct answers_text){.status = "{\"site\": \"site-000\", \"store_ok\": true}", .lag = lag},
                 "/sites/8");
     expect_words(page, "site-199</th>");
-    expect_words(page, "<a href=\"/sites/8\" aria-current=\"page\">176 to 200</a>");
+    expect_words(page, "<a href=\"/sites/8\" aria-current=\"page\">8</a>");
     free(page);
     free(lag);
 }
@@ -234,10 +323,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_time_is_that_of_the_first_answer_that_says_it),
         cmocka_unit_test(an_event_that_nobody_saw_has_no_time),
+        cmocka_unit_test(an_event_during_an_outage_has_no_time),
+        cmocka_unit_test(an_old_version_that_is_new_to_an_answer_has_no_time),
+        cmocka_unit_test(a_version_that_stays_keeps_its_row),
         cmocka_unit_test(rows_and_sites_are_bounded),
         cmocka_unit_test(the_page_tells_seen_times_from_unknown_ones),
         cmocka_unit_test(bytes_are_spread_over_their_time),
-        cmocka_unit_test(a_gateway_that_begins_anew_carries_nothing_back),
+        cmocka_unit_test(bytes_from_before_the_first_look_are_none_of_now),
         cmocka_unit_test(a_gateway_that_begins_anew_carries_nothing_back),
         cmocka_unit_test(a_page_of_200_sites_by_50_models_is_below_100_kb),
     };
