@@ -48,6 +48,9 @@ def acts_are_tried_and_have_reasons(lab):
     refusals = [("withdraw", "policy 9"), ("pin", "policy 9"), ("rollback", "policy 2"), ("limit", 'north rate="6Mbit"')]
     expect("rows of what was not only tried", acts(east), refusals)
     expect("adopt", east.control("adopt", model="policy", files=["a"], dry_run=True)["status"], "bad_argument")
+    tried_backup = east.control("backup", dry_run=True)
+    expect("a backup that is tried", (tried_backup["status"], "store" in tried_backup), ("bad_argument", False))
+    expect("rows after it", acts(east), refusals)
     east.cli("pin", "policy", "1", "--reason", "an evaluation")
     expect("a pin that is tried away", east.cli("unpin", "policy", "--dry-run").stdout, f"{DRY}unpinned: policy 1:1\n")
     east.cli("unpin", "policy", "--reason", "it is over")

@@ -109,6 +109,10 @@ static enum tb_status backup_command(void *user, const json_t *request, json_t *
 
 enum tb_status tb_audited_backup(void *user, const json_t *request, json_t *reply, char *error)
 {
+    if (json_is_true(json_object_get(request, "dry_run"))) { /* P10: an act that is tried has no row */
+        (void)snprintf(error, ERROR_BYTES, "backup cannot be tried: it hands out the store");
+        return TB_BAD_ARGUMENT;
+    }
     return tb_audited("backup", backup_command, user, request, reply, error);
 }
 
