@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include "base/layout/version_key.h"
 #include "base/private_file.h"
 #include "base/system_calls.h"
+#include "base/system_names.h"
 #include "gateway/disk/disk_io.h"
 
 #define MAGIC       "TBANCHR1"
@@ -215,23 +215,13 @@ enum tb_status tb_anchor_flush(struct tb_anchor_file *f)
     return TB_OK;
 }
 
-static bool sync_folder(const char *path)
-{
-    char copy[PATH_BYTES];
-    (void)snprintf(copy, sizeof copy, "%s", path);
-    const int fd = tb_sys_open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    const bool good = fd >= 0 && tb_sys_fsync(fd) == 0;
-    if (fd >= 0) (void)close(fd);
-    return good;
-}
-
 enum tb_status tb_anchor_finish(struct tb_anchor_file *f)
 {
     char part[PATH_BYTES];
     TB_ASSERT(f->fd >= 0);
     const bool ended = f->sealed == NULL || tb_sealed_finish(f->sealed) == TB_OK;
     const bool good = ended && part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
-                      tb_sys_rename(part, f->path) == 0 && sync_folder(f->path);
+                      tb_sys_rename(part, f->path) == 0 && tb_sys_sync_folder(f->path);
     const int why = errno;
     if (good)
         tb_anchor_close(f);

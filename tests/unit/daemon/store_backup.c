@@ -213,6 +213,35 @@ static void a_copy_that_fails_harms_nothing(void **state)
     tb_store_close(store);
 }
 
+/* P3: the disk of the store is the copy's, too. It stops before the margin, at its begin or between
+ * two pieces, and the store goes on. */
+static void a_copy_leaves_room_on_the_disk(void **state)
+{
+    (void)state;
+    struct tb_store_backup *backup = NULL;
+    int fd = -1;
+    struct tb_store *store = began(&in_clear);
+    fill(store);
+    for (uint32_t begun = 0; begun < 2; begun++) {
+        assert_int_equal(tb_store_backup_new(store_path, &backup), TB_OK);
+        if (begun == 1) {
+            tb_store_backup_margin(backup, 0);
+            batch(store, 90, backup);
+            batch(store, 91, backup);
+            assert_true(beside(""));
+            assert_false(tb_store_backup_is_over(backup));
+        }
+        tb_store_backup_margin(backup, UINT64_MAX);
+        batch(store, 92 + begun, backup);
+        assert_true(tb_store_backup_is_over(backup));
+        assert_int_equal(tb_store_backup_take(backup, &fd, error), TB_SITE_STORE);
+        assert_non_null(strstr(error, "make room"));
+        assert_false(beside("") || beside("-wal") || beside("-journal"));
+        tb_store_backup_free(backup);
+    }
+    tb_store_close(store);
+}
+
 /* The queue of rows says once that it has let go of a step. */
 static void a_step_is_due_once(void **state)
 {
@@ -237,8 +266,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_copy_in_clear), TEST(a_copy_under_the_stores_key),     TEST(a_copy_says_so_itself),
-        TEST(no_file_is_left), TEST(a_copy_that_fails_harms_nothing), TEST(a_step_is_due_once),
+        TEST(a_copy_in_clear),
+        TEST(a_copy_under_the_stores_key),
+        TEST(a_copy_says_so_itself),
+        TEST(no_file_is_left),
+        TEST(a_copy_that_fails_harms_nothing),
+        TEST(a_step_is_due_once),
+        TEST(a_copy_leaves_room_on_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,8 +122,33 @@ static void a_store_that_went_back_is_copied_again(void **state)
     sql(store_path,
         "CREATE TABLE audit(id INTEGER PRIMARY KEY, what TEXT); INSERT INTO audit(what) VALUES('x'),('y')");
     opened();
-    assert_int_equal(ask(kept, "SELECT COUNT(*) FROM audit"), 2);
+    char second[192];
+    (void)snprintf(second, sizeof second, "%s.2", kept);
+    assert_int_equal(ask(second, "SELECT COUNT(*) FROM audit"), 2);
+    assert_int_equal(ask(kept, "SELECT COUNT(*) FROM audit"), 1); /* the first copy stays */
     assert_int_equal(tables(store_path, "audit"), 0);
+}
+
+/* P3: where each name is taken, nothing is replaced, and the tables stay. */
+static void a_copy_replaces_none(void **state)
+{
+    (void)state;
+    struct tb_store *store = NULL;
+    a_store_of_the_release_before();
+    for (uint32_t i = 1; i <= 9; i++) {
+        char name[192];
+        (void)snprintf(name, sizeof name, "%s.%u", kept, i);
+        if (i == 1) (void)snprintf(name, sizeof name, "%s", kept);
+        FILE *f = fopen(name, "wb");
+        assert_non_null(f);
+        assert_int_equal(fclose(f), 0);
+    }
+    assert_int_equal(tb_store_open(store_path, &in_clear, &store, error), TB_SITE_STORE);
+    assert_non_null(strstr(error, "remove copies"));
+    assert_int_equal(tables(store_path, "audit"), 1);
+    assert_int_equal(unlink(kept), 0);
+    opened();
+    assert_int_equal(tables(kept, "record"), 0);
 }
 
 /* P3: no copy, no change. */
@@ -157,6 +182,7 @@ int main(void)
         TEST(a_store_of_an_older_release_is_kept_beside),
         TEST(a_store_of_this_release_is_not_copied),
         TEST(a_store_that_went_back_is_copied_again),
+        TEST(a_copy_replaces_none),
         TEST(without_a_copy_nothing_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
