@@ -146,7 +146,7 @@ def of_the_machine(a, lab, east):
     backup, file = lab.dir / "east.backup", east.dir / "tombolod.yaml"
     a.run(east, "backup", backup)
     a.run(east, "backup", backup, code=1)
-    a.run(east, "restore", backup, "--under", lab.dir, "--overwrite", "--dry-run")
+    a.run(east, "restore", backup, "--under", lab.dir, "--overwrite", "--dry-run", "--in-clear")
     wrong = json.loads(east.cli("doctor", "--config", file, "--json", check=False).stdout)["ok"] is False  # as this machine is
     a.run(east, "doctor", "--config", file, code=int(wrong))
     a.run(east, "doctor", "--config", lab.dir / "broken.yaml", code=1)

@@ -12,8 +12,10 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/system_calls.h"
+#include "base/system_names.h"
 #include "gateway/cli/backup/backup_lock.h"
 #include "gateway/cli/backup/backup_rows.h"
+#include "gateway/cli/backup/backup_source.h"
 #include "gateway/cli/backup/backup_stream.h"
 #include "gateway/cli/operator/control_client.h"
 #include "gateway/cli/options.h"
@@ -28,6 +30,7 @@
 #define PIECE         (256u << 10)
 #define CREDENTIAL    "credential:"
 #define PARTLY        ".partial"
+#define IS_THERE      "is there already; --overwrite replaces it"
 
 const struct tb_cli_option tb_cli_backup_options[] = {
     {"keys", TB_CLI_FLAG, NULL, "also keys; needs one of the next three"},
@@ -92,12 +95,20 @@ static void list_authority(struct list *l, const char *tls_key)
     const char *slash = tls_key != NULL ? strrchr(tls_key, '/') : NULL;
     if (slash == NULL) return;
     (void)snprintf(path, sizeof path, "%.*s/ca.key", (int)(slash - tls_key), tls_key);
-    if (access(path, F_OK) == 0) list_add(l, TB_BACKUP_KEY, path);
+    if (access(path, F_OK) == 0) list_add(l, TB_BACKUP_AUTHORITY, path);
 }
 
+/* P8: keys come first, so that a file which is named as both is a key. */
 static void list_fill(struct list *l, const struct tb_config *c, const char *file, bool keys)
 {
     list_add(l, TB_BACKUP_CONFIG, file);
+    if (keys) {
+        list_add(l, TB_BACKUP_KEY, c->tls_key);
+        list_add(l, TB_BACKUP_KEY, c->disk_key);
+        if (c->disk_key_old != NULL && strcmp(c->disk_key_old, TB_DISK_KEY_PLAIN) != 0)
+            list_add(l, TB_BACKUP_KEY, c->disk_key_old);
+        list_authority(l, c->tls_key);
+    }
     list_add(l, TB_BACKUP_FILE, c->tls_ca);
     list_add(l, TB_BACKUP_FILE, c->tls_cert);
     list_add(l, TB_BACKUP_FILE, c->tls_revoked);
@@ -106,12 +117,6 @@ static void list_fill(struct list *l, const struct tb_config *c, const char *fil
         list_add(l, TB_BACKUP_FILE, c->peers[i].ca);
     for (uint32_t i = 0; i < c->model_count; i++)
         list_add(l, TB_BACKUP_FILE, c->models[i].home_ca);
-    if (!keys) return;
-    list_add(l, TB_BACKUP_KEY, c->tls_key);
-    list_add(l, TB_BACKUP_KEY, c->disk_key);
-    if (c->disk_key_old != NULL && strcmp(c->disk_key_old, TB_DISK_KEY_PLAIN) != 0)
-        list_add(l, TB_BACKUP_KEY, c->disk_key_old);
-    list_authority(l, c->tls_key);
 }
 
 static void complain(void *user, const char *line)
@@ -151,7 +156,6 @@ static enum tb_status refuse_out(struct making *m, enum tb_status status)
                   status == TB_SITE_IO ? strerror(errno) : tb_status_text(status));
 }
 
-/* A file that changes meanwhile is refused: half of it would come back. */
 static enum tb_status put_bytes(struct making *m, const char *path, int fd, uint64_t bytes)
 {
     static uint8_t piece[PIECE];
@@ -168,20 +172,22 @@ static enum tb_status put_bytes(struct making *m, const char *path, int fd, uint
 
 static enum tb_status put_entry(struct making *m, enum tb_backup_role role, const char *path, int fd)
 {
-    struct stat st;
+    const char *why = "";
+    struct stat seen;
     uint8_t head[TB_BACKUP_ENTRY_BYTES];
     struct tb_backup_entry entry = {.role = role};
-    if (fstat(fd, &st) != 0) return refuse(m, TB_SITE_IO, path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return refuse(m, TB_BAD_ARGUMENT, path, "is no regular file");
-    if (role != TB_BACKUP_STORE && st.st_size > TB_BACKUP_FILE_MAX)
-        return refuse(m, TB_BAD_ARGUMENT, path, "is larger than 4 MiB");
-    entry.bytes = (uint64_t)st.st_size;
+    enum tb_status status = tb_backup_source_look(fd, role, &seen, &why);
+    if (status != TB_OK) return refuse(m, status, path, why);
+    entry.bytes = (uint64_t)seen.st_size;
     (void)snprintf(entry.path, sizeof entry.path, "%s", path);
     tb_backup_entry_encode(&entry, head);
-    const enum tb_status status = tb_backup_put(m->out, head, sizeof head);
+    status = tb_backup_put(m->out, head, sizeof head);
     if (status != TB_OK) return refuse_out(m, status);
     m->bytes += entry.bytes;
-    return put_bytes(m, path, fd, entry.bytes);
+    status = put_bytes(m, path, fd, entry.bytes);
+    if (status != TB_OK) return status;
+    if (tb_backup_source_same(fd, &seen)) return TB_OK;
+    return refuse(m, TB_CONFLICT, path, "it changed while it was read: try again");
 }
 
 static enum tb_status put_path(struct making *m, enum tb_backup_role role, const char *path)
@@ -208,6 +214,14 @@ static enum tb_status put_all(struct making *m, int fd)
     return status == TB_OK ? TB_OK : refuse_out(m, status);
 }
 
+static enum tb_status name_file(struct making *m, const char *partly, const char *path)
+{
+    const bool replaces = tb_cli_given(m->call, "overwrite");
+    const bool good = replaces ? tb_sys_rename(partly, path) == 0 : tb_sys_rename_new(AT_FDCWD, partly, path);
+    if (!good && errno == EEXIST) return refuse(m, TB_CONFLICT, path, IS_THERE);
+    return good && tb_sys_sync_folder(path) ? TB_OK : refuse(m, TB_SITE_IO, path, strerror(errno));
+}
+
 /* It has its name once it is whole. */
 static enum tb_status write_file(struct making *m)
 {
@@ -216,14 +230,13 @@ static enum tb_status write_file(struct making *m)
     if (snprintf(partly, sizeof partly, "%s" PARTLY, path) >= (int)sizeof partly)
         return refuse(m, TB_BAD_ARGUMENT, path, strerror(ENAMETOOLONG));
     if (!tb_cli_given(m->call, "overwrite") && access(path, F_OK) == 0)
-        return refuse(m, TB_CONFLICT, path, "is there already; --overwrite replaces it");
+        return refuse(m, TB_CONFLICT, path, IS_THERE);
     (void)unlink(partly); /* of a backup that was killed */
     const int fd = tb_sys_open(partly, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return refuse(m, tb_path_status(errno), partly, strerror(errno));
     enum tb_status status = put_all(m, fd);
     (void)close(fd);
-    if (status == TB_OK && tb_sys_rename(partly, path) != 0)
-        status = refuse(m, TB_SITE_IO, path, strerror(errno));
+    if (status == TB_OK) status = name_file(m, partly, path);
     if (status != TB_OK) (void)unlink(partly);
     return status;
 }

@@ -33,7 +33,7 @@ bool tb_backup_path_good(const char *path)
 
 const char *tb_backup_role_name(enum tb_backup_role role)
 {
-    static const char *const names[] = {"end", "config", "file", "key", "store"};
+    static const char *const names[] = {"end", "config", "file", "key", "store", "authority"};
     TB_ASSERT((size_t)role < sizeof names / sizeof names[0]);
     return names[role];
 }
@@ -103,7 +103,7 @@ enum tb_status tb_backup_entry_decode(const uint8_t bytes[TB_BACKUP_ENTRY_BYTES]
     tb_read_bytes(&r, e.path, sizeof e.path);
     TB_ASSERT(tb_reader_ended(&r));
     const char *end = memchr(e.path, '\0', sizeof e.path);
-    if (role > TB_BACKUP_STORE || end == NULL) return TB_BAD_FILE;
+    if (role >= TB_BACKUP_ROLE_END || end == NULL) return TB_BAD_FILE;
     if (!all_zero((const uint8_t *)end, sizeof e.path - (size_t)(end - e.path))) return TB_BAD_FILE;
     e.role = (enum tb_backup_role)role;
     if (!entry_good(&e)) return TB_BAD_FILE;

@@ -34,7 +34,9 @@ enum tb_backup_role {
     TB_BACKUP_CONFIG, /* the gateway's configuration */
     TB_BACKUP_FILE,   /* that it names, and that is no secret: certificates, lists */
     TB_BACKUP_KEY,
-    TB_BACKUP_STORE
+    TB_BACKUP_STORE,
+    TB_BACKUP_AUTHORITY, /* a key of an authority, which no gateway reads */
+    TB_BACKUP_ROLE_END
 };
 
 struct tb_backup_entry {

@@ -30,7 +30,9 @@ extern const struct tb_cli_option tb_cli_backup_options[], tb_cli_restore_option
          "Paths outside of /etc/tombolo and /var/lib/tombolo are refused, or outside of --under DIR; so "    \
          "are links below it, and folders in which others may write. Nothing that is there is changed "      \
          "without --overwrite, which keeps it as NAME.before-restore and needs the gateway to be stopped. "  \
-         "As root keys and the store belong to the user tombolo. At its first start the gateway asks its "   \
+         "A backup that is not encrypted needs --in-clear: nothing proves that it is the one you made. "     \
+         "Run as root it gives keys and the store to the user tombolo, and a ca.key to root. At its first "  \
+         "start the gateway asks its "                                                                       \
          "peers which runs they remember, and goes on above them.",                                          \
          "tombolo restore east.backup --key-file /root/backup.key --dry-run",                                \
          tb_cli_restore_options,                                                                             \

@@ -31,6 +31,7 @@ const struct tb_cli_option tb_cli_restore_options[] = {
     {"key-file", TB_CLI_TEXT, "FILE|credential:NAME", "the key that it is encrypted under"},
     {"passphrase-file", TB_CLI_TEXT, "FILE|credential:NAME",
      "its passphrase is the first line; default: asked on the terminal"},
+    {"in-clear", TB_CLI_FLAG, NULL, "it is not encrypted: nothing proves that this is the backup you made"},
     {"json", TB_CLI_FLAG, NULL, "one JSON object a result on standard output, also for a failure"},
     {"quiet", TB_CLI_FLAG, NULL, "nothing but errors"},
     {NULL, TB_CLI_FLAG, NULL, NULL},
@@ -51,6 +52,7 @@ struct restoring {
     struct restored *rows;
     uint32_t count, begun; /* rows that were seen; of them those with a file to close */
     bool writes;
+    char store[TB_BACKUP_PATH_BYTES]; /* its path; places.store */
     char error[1024];
 };
 
@@ -82,18 +84,30 @@ static enum tb_status open_file(struct restoring *r)
     return status == TB_OK ? TB_OK : bad(r, status);
 }
 
-/* P8: a backup in clear that somebody put in the place of an encrypted one is noticed. */
-static enum tb_status key_read(struct restoring *r)
+/* P8: a backup in clear that somebody put in the place of an encrypted one is noticed. A passphrase
+ * may be typed, so a call without a key does not say that the operator expects none. */
+static enum tb_status lock_look(struct restoring *r)
 {
-    char error[TB_DISK_KEY_ERROR_BYTES] = "";
     const enum tb_backup_lock given = tb_backup_lock_given(r->call);
+    const bool in_clear = tb_cli_given(r->call, "in-clear");
     const char *path = r->call->arguments[0];
     if (r->head.lock == TB_BACKUP_CLEAR && given != TB_BACKUP_CLEAR)
         return refuse(r, TB_BAD_ARGUMENT, path, "it stands in clear, and a key or passphrase was given");
+    if (r->head.lock == TB_BACKUP_CLEAR && !in_clear)
+        return refuse(r, TB_BAD_ARGUMENT, path,
+                      "it stands in clear, so anybody may have written it: say --in-clear if you made it so");
+    if (r->head.lock != TB_BACKUP_CLEAR && in_clear)
+        return refuse(r, TB_BAD_ARGUMENT, path, "it is encrypted, and --in-clear was given");
     if (r->head.lock == TB_BACKUP_KEY_FILE && given != TB_BACKUP_KEY_FILE)
         return refuse(r, TB_BAD_ARGUMENT, path, "it is under a key: say --key-file");
     if (r->head.lock == TB_BACKUP_PASSPHRASE && given == TB_BACKUP_KEY_FILE)
         return refuse(r, TB_BAD_ARGUMENT, path, "it is under a passphrase, not under a key file");
+    return TB_OK;
+}
+
+static enum tb_status key_read(struct restoring *r)
+{
+    char error[TB_DISK_KEY_ERROR_BYTES] = "";
     const enum tb_status status = tb_backup_key(r->call, &r->head, false, &r->key, error);
     if (status != TB_OK) (void)snprintf(r->error, sizeof r->error, "%s", error);
     return status;
@@ -177,11 +191,11 @@ static enum tb_status read_once(struct restoring *r, bool writes)
 
 /* ---- the command ---- */
 
-/* As `tombolo init` gives them: of the package's places, and by root. */
+/* As `tombolo init` gives them: root gives the files to the package's user, where there is one. */
 static void places_fill(struct restoring *r)
 {
     const char *under = tb_cli_text(r->call, "under");
-    const struct passwd *user = under == NULL && geteuid() == 0 ? getpwnam("tombolo") : NULL;
+    const struct passwd *user = geteuid() == 0 ? getpwnam("tombolo") : NULL;
     r->places = (struct tb_restore_places){.under = {"/etc/tombolo", "/var/lib/tombolo"},
                                            .under_count = 2,
                                            .overwrites = tb_cli_given(r->call, "overwrite"),
@@ -208,6 +222,16 @@ static enum tb_status place_all(struct restoring *r)
     return TB_OK;
 }
 
+/* The rows are read once more: a folder's owner is as the first reading had the store. */
+static void store_note(struct restoring *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (r->rows[i].entry.role != TB_BACKUP_STORE) continue;
+        (void)snprintf(r->store, sizeof r->store, "%s", r->rows[i].entry.path);
+        r->places.store = r->store;
+    }
+}
+
 static enum tb_status restore(struct restoring *r)
 {
     const char *under = r->places.under[0];
@@ -215,10 +239,12 @@ static enum tb_status restore(struct restoring *r)
         return refuse(r, TB_BAD_ARGUMENT, under,
                       "--under is an absolute path without . and .. and a / at its end");
     enum tb_status status = open_file(r);
+    if (status == TB_OK) status = lock_look(r);
     if (status == TB_OK) status = key_read(r);
     if (status != TB_OK) return status;
     status = read_once(r, false);
     if (status != TB_OK || tb_cli_given(r->call, "dry-run")) return status;
+    store_note(r);
     status = read_once(r, true);
     return status == TB_OK ? place_all(r) : status;
 }
@@ -251,7 +277,7 @@ static void print_files(const struct restoring *r)
     for (uint32_t i = 0; i < r->count; i++) {
         const struct restored *row = &r->rows[i];
         tb_show_clean(row->entry.path, path, sizeof path);
-        (void)printf("%-7s %9s  %s%s\n", tb_backup_role_name(row->entry.role),
+        (void)printf("%-9s %9s  %s%s\n", tb_backup_role_name(row->entry.role),
                      tb_show_bytes(row->entry.bytes).text, path, row->replaces ? replaced : "");
     }
 }

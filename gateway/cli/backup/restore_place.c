@@ -12,8 +12,10 @@
 
 #include "base/assert.h"
 #include "base/system_calls.h"
+#include "base/system_names.h"
 
-#define BEFORE ".before-restore"
+#define BEFORE     ".before-restore"
+#define NAME_CHARS (256 - sizeof BEFORE ".99-wal") /* what stands there is kept under a longer one */
 
 struct walk {
     const struct tb_restore_places *places;
@@ -62,31 +64,42 @@ static enum tb_status folder_look(const struct walk *w, const char *name)
     return refuse(w->why, TB_PEER_DENIED, w->entry->path, text);
 }
 
-static enum tb_status folder_make(const struct walk *w, const char *name)
+/* Whether the store of the backup lies below the folder that is the path's first `chars`. */
+static bool above_store(const struct walk *w, size_t chars)
 {
-    const struct tb_restore_places *p = w->places;
-    const uid_t owner = w->entry->role == TB_BACKUP_STORE ? p->gateway : 0;
-    if (mkdirat(w->folder, name, 0750) != 0) return failed(w->why, w->entry->path);
-    if (p->gives && fchownat(w->folder, name, owner, p->group, AT_SYMLINK_NOFOLLOW) != 0)
-        return failed(w->why, w->entry->path);
-    return TB_OK;
+    const char *store = w->places->store;
+    return store != NULL && strncmp(store, w->entry->path, chars) == 0 && store[chars] == '/';
 }
 
-static enum tb_status folder_enter(struct walk *w, const char *name)
+/* The gateway makes files beside its store; all other folders are root's. The umask changes
+ * nothing. */
+static enum tb_status folder_give(const struct walk *w, int fd, size_t chars)
+{
+    const struct tb_restore_places *p = w->places;
+    const uid_t owner = above_store(w, chars) ? p->gateway : 0;
+    const bool good = (!p->gives || fchown(fd, owner, p->group) == 0) && fchmod(fd, 0750) == 0 &&
+                      tb_sys_fsync(w->folder) == 0;
+    return good ? TB_OK : failed(w->why, w->entry->path);
+}
+
+/* `chars` of the path lead to it. */
+static enum tb_status folder_enter(struct walk *w, const char *name, size_t chars)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(w->folder, name, flags);
-    if (fd < 0 && errno == ENOENT && w->makes) {
-        const enum tb_status status = folder_make(w, name);
-        if (status != TB_OK) return status;
+    const bool makes = fd < 0 && errno == ENOENT && w->makes;
+    if (makes) {
+        if (mkdirat(w->folder, name, 0700) != 0) return failed(w->why, w->entry->path);
         fd = openat(w->folder, name, flags);
     }
     if (fd < 0 && errno != ENOENT)
         return refuse(w->why, TB_BAD_FILE, w->entry->path,
                       errno == ELOOP || errno == ENOTDIR ? "a part of its path is a link, or no folder"
                                                          : strerror(errno));
+    const enum tb_status status = makes && fd >= 0 ? folder_give(w, fd, chars) : TB_OK;
     (void)close(w->folder);
     w->folder = fd;
+    if (status != TB_OK) return status;
     return fd >= 0 ? folder_look(w, name) : TB_OK;
 }
 
@@ -107,11 +120,10 @@ static enum tb_status walk_to(struct walk *w)
         if (end - rest >= (ptrdiff_t)sizeof part)
             return refuse(w->why, TB_BAD_FILE, w->entry->path, strerror(ENAMETOOLONG));
         (void)snprintf(part, sizeof part, "%.*s", (int)(end - rest), rest);
-        status = folder_enter(w, part);
+        status = folder_enter(w, part, (size_t)(end - w->entry->path));
     }
     if (status != TB_OK || w->folder < 0) return status;
-    if (snprintf(w->name, sizeof w->name - sizeof BEFORE, "%s", rest) >=
-        (int)(sizeof w->name - sizeof BEFORE))
+    if (snprintf(w->name, NAME_CHARS, "%s", rest) >= (int)NAME_CHARS)
         return refuse(w->why, TB_BAD_FILE, w->entry->path, strerror(ENAMETOOLONG));
     return TB_OK;
 }
@@ -120,7 +132,7 @@ static enum tb_status walk_to(struct walk *w)
 
 static bool is_there(int folder, const char *name, const char *end)
 {
-    char path[300];
+    char path[320];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s%s", name, end);
     return fstatat(folder, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
@@ -193,39 +205,65 @@ enum tb_status tb_restore_written(const struct tb_restore_places *p, struct tb_r
                                   char why_out[TB_RESTORE_WHY_BYTES])
 {
     static const mode_t modes[] = {
-        [TB_BACKUP_CONFIG] = 0640, [TB_BACKUP_FILE] = 0644, [TB_BACKUP_KEY] = 0600, [TB_BACKUP_STORE] = 0600};
+        [TB_BACKUP_CONFIG] = 0640, [TB_BACKUP_FILE] = 0644,      [TB_BACKUP_KEY] = 0600,
+        [TB_BACKUP_STORE] = 0600,  [TB_BACKUP_AUTHORITY] = 0600,
+    };
     const bool secret = f->role == TB_BACKUP_KEY || f->role == TB_BACKUP_STORE;
+    const gid_t group = f->role == TB_BACKUP_AUTHORITY ? 0 : p->group;
     TB_ASSERT(f->fd >= 0 && f->role != TB_BACKUP_END);
-    if (p->gives && fchown(f->fd, secret ? p->gateway : 0, p->group) != 0) return failed(why_out, f->name);
+    if (p->gives && fchown(f->fd, secret ? p->gateway : 0, group) != 0) return failed(why_out, f->name);
     if (fchmod(f->fd, modes[f->role]) != 0 || tb_sys_fsync(f->fd) != 0) return failed(why_out, f->name);
     return TB_OK;
 }
 
-static bool keep_before(const struct tb_restore_file *f, const char *end)
+/* "store.before-restore.2", and with the end of a log "store.before-restore.2-wal". */
+static void before_name(const struct tb_restore_file *f, uint32_t number, const char *end, char out[300])
+{
+    char text[16] = "";
+    if (number > 1) (void)snprintf(text, sizeof text, ".%u", number);
+    (void)snprintf(out, 300, "%s" BEFORE "%s%s", f->name, text, end);
+}
+
+/* Not one of both names is there: the store and its log are kept under one number. */
+static uint32_t before_free(const struct tb_restore_file *f)
+{
+    char name[300];
+    for (uint32_t number = 1; number <= TB_RESTORE_KEPT_MAX; number++) {
+        before_name(f, number, "", name);
+        if (!is_there(f->folder, name, "") && !is_there(f->folder, name, "-wal")) return number;
+    }
+    errno = EEXIST;
+    return 0;
+}
+
+static bool keep_before(const struct tb_restore_file *f, uint32_t number, const char *end)
 {
     char from[300], to[300];
     if (!is_there(f->folder, f->name, end)) return true;
     (void)snprintf(from, sizeof from, "%s%s", f->name, end);
-    (void)snprintf(to, sizeof to, "%s" BEFORE "%s", f->name, end);
-    return renameat(f->folder, from, f->folder, to) == 0;
+    before_name(f, number, end, to);
+    return tb_sys_rename_new(f->folder, from, to);
 }
 
-/* A store goes with its log: together they are what stood there. */
+/* A store goes with its log: together they are what stood there. Without --overwrite a file that
+ * came meanwhile stays. */
 enum tb_status tb_restore_rename(struct tb_restore_file *f, char why_out[TB_RESTORE_WHY_BYTES])
 {
     char other[300];
     TB_ASSERT(f->fd >= 0 && !f->placed);
-    bool good = keep_before(f, "");
-    if (f->role == TB_BACKUP_STORE) {
-        (void)snprintf(other, sizeof other, "%s" BEFORE "-wal", f->name);
-        (void)unlinkat(f->folder, other, 0); /* of a restore before */
-        good = good && keep_before(f, "-wal");
+    const uint32_t number = f->replaces ? before_free(f) : 0;
+    bool good = !f->replaces || (number > 0 && keep_before(f, number, ""));
+    if (good && f->replaces && f->role == TB_BACKUP_STORE) {
+        good = keep_before(f, number, "-wal");
         (void)snprintf(other, sizeof other, "%s-shm", f->name);
         (void)unlinkat(f->folder, other, 0);
     }
-    good = good && renameat(f->folder, f->temporary, f->folder, f->name) == 0 && tb_sys_fsync(f->folder) == 0;
-    f->placed = good;
-    return good ? TB_OK : failed(why_out, f->name);
+    f->placed = good && tb_sys_rename_new(f->folder, f->temporary, f->name);
+    if (f->placed && tb_sys_fsync(f->folder) == 0) return TB_OK;
+    if (errno != EEXIST) return failed(why_out, f->name);
+    return refuse(why_out, TB_CONFLICT, f->name,
+                  f->replaces ? "remove some of its NAME" BEFORE " beside it"
+                              : "it came meanwhile, and stays");
 }
 
 void tb_restore_close(struct tb_restore_file *f)

@@ -3,7 +3,7 @@
  * A path has to be below one of the folders that the operator allows. Below it no folder is a link,
  * and nobody else may write in one. The file is written under a name of its own, synced, and takes
  * its place by renaming once all of the backup was right. A file that stood there is kept as
- * NAME.before-restore. */
+ * NAME.before-restore, or .before-restore.2 and so on: no earlier one is replaced. */
 #ifndef TB_CLI_RESTORE_PLACE_H
 #define TB_CLI_RESTORE_PLACE_H
 
@@ -13,15 +13,17 @@
 
 #define TB_RESTORE_UNDER_MAX 2u
 #define TB_RESTORE_WHY_BYTES 512u
+#define TB_RESTORE_KEPT_MAX  99u /* files that --overwrite keeps of one name */
 
 struct tb_restore_places {
     const char *under[TB_RESTORE_UNDER_MAX]; /* absolute; borrowed */
     uint32_t under_count;
     bool overwrites;
-    bool looks;    /* nothing will be written: what stands there is told alone */
-    bool gives;    /* files to these; else all are of this process's user */
-    uid_t gateway; /* owns keys and the store */
-    gid_t group;   /* reads the rest */
+    bool looks;        /* nothing will be written: what stands there is told alone */
+    bool gives;        /* files to these; else all are of this process's user */
+    uid_t gateway;     /* owns its keys, the store, and new folders above the store */
+    gid_t group;       /* reads the rest */
+    const char *store; /* its path in the backup; NULL: it has none */
 };
 
 struct tb_restore_file {
@@ -44,10 +46,11 @@ TB_MUST_USE enum tb_status tb_restore_begin(const struct tb_restore_places *plac
                                             const struct tb_backup_entry *entry,
                                             struct tb_restore_file *file_out,
                                             char why_out[TB_RESTORE_WHY_BYTES]);
-/* Owner and mode, synced. */
+/* Owner and mode, synced. A key of an authority is root's alone. */
 TB_MUST_USE enum tb_status tb_restore_written(const struct tb_restore_places *places,
                                               struct tb_restore_file *file,
                                               char why_out[TB_RESTORE_WHY_BYTES]);
+/* TB_CONFLICT: a file came into its place meanwhile, or TB_RESTORE_KEPT_MAX stand beside it. */
 TB_MUST_USE enum tb_status tb_restore_rename(struct tb_restore_file *file,
                                              char why_out[TB_RESTORE_WHY_BYTES]);
 /* Takes away what was not placed. */

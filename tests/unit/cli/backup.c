@@ -1,7 +1,8 @@
 /* A backup is a stranger's file until it was read whole: no entry of it is believed, no path of it
  * leads elsewhere, and a byte that was changed or cut off is noticed. P1, P7, P8.
  * Covers: gateway/cli/backup/backup_entry.c gateway/cli/backup/backup_stream.c
- * Covers: gateway/cli/backup/restore_place.c */
+ * Covers: gateway/cli/backup/restore_place.c gateway/cli/backup/backup_source.c
+ * Covers: base/system_names.c */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/cli/backup/backup_source.h"
 #include "gateway/cli/backup/backup_stream.h"
 #include "gateway/cli/backup/restore_place.h"
 #include "tests/unit/scratch.h"
@@ -75,9 +77,11 @@ static void an_entry_is_possible_or_refused(void **state)
     assert_true(possible(TB_BACKUP_CONFIG, 0, "/a"));
     assert_true(possible(TB_BACKUP_KEY, TB_BACKUP_FILE_MAX, "/a"));
     assert_false(possible(TB_BACKUP_KEY, TB_BACKUP_FILE_MAX + 1, "/a"));
+    assert_true(possible(TB_BACKUP_AUTHORITY, TB_BACKUP_FILE_MAX, "/a"));
+    assert_false(possible(TB_BACKUP_AUTHORITY, TB_BACKUP_FILE_MAX + 1, "/a"));
     assert_true(possible(TB_BACKUP_STORE, INT64_MAX, "/a"));
     assert_false(possible(TB_BACKUP_STORE, (uint64_t)INT64_MAX + 1, "/a"));
-    assert_false(possible((enum tb_backup_role)(TB_BACKUP_STORE + 1), 1, "/a"));
+    assert_false(possible(TB_BACKUP_ROLE_END, 1, "/a"));
     assert_false(possible(TB_BACKUP_FILE, 1, "/a/../b"));
     assert_true(possible(TB_BACKUP_END, 16, ""));
     assert_false(possible(TB_BACKUP_END, 16, "/a"));
@@ -356,6 +360,145 @@ static void nothing_is_overwritten_unasked(void **state)
     assert_int_equal(access(at("/store.before-restore-wal"), F_OK), 0);
 }
 
+static bool has(const char *rest, const char *text)
+{
+    char read[32] = "";
+    FILE *f = fopen(at(rest), "rb");
+    if (f == NULL) return false;
+    const size_t count = fread(read, 1, sizeof read - 1, f);
+    assert_int_equal(fclose(f), 0);
+    return count == strlen(text) && memcmp(read, text, count) == 0;
+}
+
+/* P3: the copy of the first --overwrite is there after the third. A log is kept with its store. */
+static void a_kept_file_is_never_replaced(void **state)
+{
+    (void)state;
+    places.overwrites = true;
+    assert_true(scratch_put(folder, "store", "one") && scratch_put(folder, "store-wal", "log one"));
+    assert_int_equal(placed(TB_BACKUP_STORE, "/store"), TB_OK);
+    assert_true(scratch_put(folder, "store", "two"));
+    assert_int_equal(placed(TB_BACKUP_STORE, "/store"), TB_OK);
+    assert_true(scratch_put(folder, "store", "three") && scratch_put(folder, "store-wal", "log three"));
+    assert_int_equal(placed(TB_BACKUP_STORE, "/store"), TB_OK);
+    assert_true(has("/store.before-restore", "one") && has("/store.before-restore-wal", "log one"));
+    assert_true(has("/store.before-restore.2", "two"));
+    assert_int_equal(access(at("/store.before-restore.2-wal"), F_OK), -1);
+    assert_true(has("/store.before-restore.3", "three") && has("/store.before-restore.3-wal", "log three"));
+    assert_true(has("/store", "data"));
+    for (uint32_t i = 4; i <= TB_RESTORE_KEPT_MAX; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "store.before-restore.%u", i);
+        assert_true(scratch_put(folder, name, "more"));
+    }
+    assert_int_equal(placed(TB_BACKUP_STORE, "/store"), TB_CONFLICT);
+    assert_true(has("/store", "data"));
+}
+
+/* A file that comes between the look and the renaming is not the backup's to take away. */
+static void a_file_that_comes_meanwhile_stays(void **state)
+{
+    (void)state;
+    struct tb_restore_file f;
+    const struct tb_backup_entry e = entry_of(TB_BACKUP_FILE, "/late");
+    assert_int_equal(tb_restore_begin(&places, &e, &f, why), TB_OK);
+    assert_int_equal(tb_restore_written(&places, &f, why), TB_OK);
+    assert_true(scratch_put(folder, "late", "came"));
+    assert_int_equal(tb_restore_rename(&f, why), TB_CONFLICT);
+    tb_restore_close(&f);
+    assert_true(has("/late", "came"));
+    assert_int_equal(access(at("/.late.restore"), F_OK), -1);
+}
+
+static void owned(const char *rest, uid_t user, gid_t group, unsigned mode)
+{
+    struct stat st;
+    assert_int_equal(stat(at(rest), &st), 0);
+    if (st.st_uid != user || st.st_gid != group || (st.st_mode & 07777u) != mode)
+        fail_msg("%s: %u:%u %o", rest, (unsigned)st.st_uid, (unsigned)st.st_gid, (unsigned)st.st_mode);
+}
+
+/* Under each umask, also where a list is the first file of the folder of a store. */
+static void folders_have_the_owner_of_their_use(void **state)
+{
+    (void)state;
+    enum { GATEWAY = 4321, GROUP = 4322 };
+    static const mode_t masks[] = {0, 077};
+    const bool root = geteuid() == 0;
+    char store[SCRATCH_BYTES + 64];
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++) {
+        const mode_t before = umask(masks[i]);
+        char rest[64];
+        (void)snprintf(store, sizeof store, "%s/%zu/lib/east/store", folder, i);
+        places.gives = root;
+        places.gateway = GATEWAY, places.group = GROUP, places.store = store;
+        (void)snprintf(rest, sizeof rest, "/%zu/lib/east/list", i);
+        assert_int_equal(placed(TB_BACKUP_FILE, rest), TB_OK);
+        (void)snprintf(rest, sizeof rest, "/%zu/etc/ca.key", i);
+        assert_int_equal(placed(TB_BACKUP_AUTHORITY, rest), TB_OK);
+        if (root) owned(rest, 0, 0, 0600);
+        assert_int_equal(mode_of(rest), 0600);
+        (void)snprintf(rest, sizeof rest, "/%zu/etc/gw.key", i);
+        assert_int_equal(placed(TB_BACKUP_KEY, rest), TB_OK);
+        if (root) owned(rest, GATEWAY, GROUP, 0600);
+        (void)snprintf(rest, sizeof rest, "/%zu/etc", i);
+        if (root) owned(rest, 0, GROUP, 0750);
+        assert_int_equal(mode_of(rest), 0750);
+        (void)snprintf(rest, sizeof rest, "/%zu/lib/east", i);
+        if (root) owned(rest, GATEWAY, GROUP, 0750);
+        assert_int_equal(mode_of(rest), 0750);
+        (void)umask(before);
+    }
+}
+
+/* ---- files that go in ---- */
+
+static enum tb_status source(const char *text, size_t bytes, enum tb_backup_role role)
+{
+    struct stat seen;
+    const char *text_why = "";
+    const int fd = file_new("source");
+    assert_int_equal(write(fd, text, bytes), bytes);
+    const enum tb_status status = tb_backup_source_look(fd, role, &seen, &text_why);
+    assert_int_equal(close(fd), 0);
+    return status;
+}
+
+/* P8: also where the line lies across two of the pieces that are searched. */
+static void a_private_key_goes_in_as_a_key_alone(void **state)
+{
+    (void)state;
+    static const char line[] = "-----BEGIN EC PRIVATE KEY-----\n",
+                      certificate[] = "-----BEGIN CERTIFICATE-----\n";
+    static char text[140000];
+    assert_int_equal(source(certificate, sizeof certificate - 1, TB_BACKUP_FILE), TB_OK);
+    assert_int_equal(source(line, sizeof line - 1, TB_BACKUP_KEY), TB_OK);
+    memset(text, 'a', sizeof text);
+    assert_int_equal(source(text, sizeof text, TB_BACKUP_FILE), TB_OK);
+    for (size_t at_byte = (64u << 10) - 40; at_byte < (64u << 10) + 4; at_byte++) {
+        memset(text, 'a', sizeof text);
+        memcpy(text + at_byte, line, sizeof line - 1);
+        assert_int_equal(source(text, sizeof text, TB_BACKUP_FILE), TB_BAD_ARGUMENT);
+    }
+}
+
+/* P1: as large as before, and with the time of its content set back. */
+static void a_file_that_changes_while_it_is_read_is_noticed(void **state)
+{
+    (void)state;
+    struct stat seen;
+    const char *text_why = "";
+    const int fd = file_new("source");
+    assert_int_equal(write(fd, "one", 3), 3);
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(futimens(fd, old), 0);
+    assert_int_equal(tb_backup_source_look(fd, TB_BACKUP_FILE, &seen, &text_why), TB_OK);
+    assert_true(tb_backup_source_same(fd, &seen));
+    assert_int_equal(pwrite(fd, "two", 3, 0), 3);
+    assert_false(tb_backup_source_same(fd, &seen));
+    assert_int_equal(close(fd), 0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -384,6 +527,11 @@ int main(void)
         TEST(files_come_with_their_modes),
         TEST(no_path_leads_elsewhere),
         TEST(nothing_is_overwritten_unasked),
+        TEST(a_kept_file_is_never_replaced),
+        TEST(a_file_that_comes_meanwhile_stays),
+        TEST(folders_have_the_owner_of_their_use),
+        TEST(a_private_key_goes_in_as_a_key_alone),
+        TEST(a_file_that_changes_while_it_is_read_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
