@@ -13,6 +13,7 @@
 #include "base/layout/version_key.h"
 #include "base/private_file.h"
 #include "base/system_calls.h"
+#include "base/system_names.h"
 #include "gateway/disk/disk_io.h"
 
 #define MAGIC       "TBANCHR1"
@@ -220,7 +221,7 @@ enum tb_status tb_anchor_finish(struct tb_anchor_file *f)
     TB_ASSERT(f->fd >= 0);
     const bool ended = f->sealed == NULL || tb_sealed_finish(f->sealed) == TB_OK;
     const bool good = ended && part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
-                      tb_sys_rename(part, f->path) == 0 && tb_disk_sync_folder(f->path);
+                      tb_sys_rename(part, f->path) == 0 && tb_sys_sync_folder(f->path);
     const int why = errno;
     if (good)
         tb_anchor_close(f);

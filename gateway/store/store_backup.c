@@ -13,7 +13,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/system_calls.h"
-#include "gateway/disk/disk_io.h"
+#include "base/system_names.h"
 #include "gateway/store/store_rekey.h"
 #include "gateway/store/store_statements.h"
 
@@ -234,7 +234,7 @@ static bool name_new(const char *part, const char *name)
         const int chars = number == 1 ? snprintf(path, sizeof path, "%s", name)
                                       : snprintf(path, sizeof path, "%s.%u", name, number);
         if (chars >= (int)sizeof path) return false;
-        if (tb_disk_rename_new(AT_FDCWD, part, path)) return tb_disk_sync_folder(path);
+        if (tb_sys_rename_new(AT_FDCWD, part, path)) return tb_sys_sync_folder(path);
         if (errno != EEXIST) return false;
     }
     return false;

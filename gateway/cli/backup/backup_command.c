@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/system_calls.h"
+#include "base/system_names.h"
 #include "gateway/cli/backup/backup_lock.h"
 #include "gateway/cli/backup/backup_rows.h"
 #include "gateway/cli/backup/backup_source.h"
@@ -216,10 +217,9 @@ static enum tb_status put_all(struct making *m, int fd)
 static enum tb_status name_file(struct making *m, const char *partly, const char *path)
 {
     const bool replaces = tb_cli_given(m->call, "overwrite");
-    const bool good =
-        replaces ? tb_sys_rename(partly, path) == 0 : tb_disk_rename_new(AT_FDCWD, partly, path);
+    const bool good = replaces ? tb_sys_rename(partly, path) == 0 : tb_sys_rename_new(AT_FDCWD, partly, path);
     if (!good && errno == EEXIST) return refuse(m, TB_CONFLICT, path, IS_THERE);
-    return good && tb_disk_sync_folder(path) ? TB_OK : refuse(m, TB_SITE_IO, path, strerror(errno));
+    return good && tb_sys_sync_folder(path) ? TB_OK : refuse(m, TB_SITE_IO, path, strerror(errno));
 }
 
 /* It has its name once it is whole. */

@@ -12,7 +12,7 @@
 
 #include "base/assert.h"
 #include "base/system_calls.h"
-#include "gateway/disk/disk_io.h"
+#include "base/system_names.h"
 
 #define BEFORE     ".before-restore"
 #define NAME_CHARS (256 - sizeof BEFORE ".99-wal") /* what stands there is kept under a longer one */
@@ -242,7 +242,7 @@ static bool keep_before(const struct tb_restore_file *f, uint32_t number, const 
     if (!is_there(f->folder, f->name, end)) return true;
     (void)snprintf(from, sizeof from, "%s%s", f->name, end);
     before_name(f, number, end, to);
-    return tb_disk_rename_new(f->folder, from, to);
+    return tb_sys_rename_new(f->folder, from, to);
 }
 
 /* A store goes with its log: together they are what stood there. Without --overwrite a file that
@@ -258,7 +258,7 @@ enum tb_status tb_restore_rename(struct tb_restore_file *f, char why_out[TB_REST
         (void)snprintf(other, sizeof other, "%s-shm", f->name);
         (void)unlinkat(f->folder, other, 0);
     }
-    f->placed = good && tb_disk_rename_new(f->folder, f->temporary, f->name);
+    f->placed = good && tb_sys_rename_new(f->folder, f->temporary, f->name);
     if (f->placed && tb_sys_fsync(f->folder) == 0) return TB_OK;
     if (errno != EEXIST) return failed(why_out, f->name);
     return refuse(why_out, TB_CONFLICT, f->name,

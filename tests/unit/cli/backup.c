@@ -2,7 +2,7 @@
  * leads elsewhere, and a byte that was changed or cut off is noticed. P1, P7, P8.
  * Covers: gateway/cli/backup/backup_entry.c gateway/cli/backup/backup_stream.c
  * Covers: gateway/cli/backup/restore_place.c gateway/cli/backup/backup_source.c
- * Covers: gateway/disk/disk_io.c */
+ * Covers: base/system_names.c */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
