@@ -10,8 +10,11 @@ Covers: gateway/cli/doctor/doctor_peer_checks.c gateway/cli/doctor/doctor_checks
 import json
 import os
 import socket
+import ssl
+import struct
 import subprocess
 import sys
+import threading
 
 from harness import TOMBOLO, Failed, Skipped, SmallMount, WallClock, expect, main, opened_to_others, scenario, up, wait_for
 from lagging import far_pair
@@ -147,6 +150,40 @@ def doctor_names_a_port_that_says_nothing(lab):
     names(rows, "peer", "tls", "wrong", "no answer within 3 s", "peers.east.address")
     names(rows, "peer", "identity", "not-checked", "TLS did not come so far", "")
     names(rows, "peer", "mtu", "unknown", "in small ones neither", "")
+
+
+def reset_each(listener, context):
+    """Takes part in each handshake to its end, and then resets the connection."""
+    while True:
+        try:
+            plain, _ = listener.accept()
+        except OSError:
+            return
+        try:
+            with context.wrap_socket(plain, server_side=True) as tls:
+                tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        except OSError:
+            continue
+
+
+@scenario
+def doctor_takes_no_reset_for_a_yes(lab):
+    """A dialler is open before the peer has judged its certificate. A peer that resets the
+    connection then has not accepted it."""
+    _, west, _ = lab.east_west(through_link=False, arena_mib=16)
+    pki = lab.pki_dir("east")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "gw.crt", pki / "gw.key")
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    with socket.create_server((lab.address, 0)) as listener:
+        west.peers["east"] = f"{lab.address}:{listener.getsockname()[1]}"
+        threading.Thread(target=reset_each, args=(listener, context), daemon=True).start()
+        rows = examine(west, "--pre")
+        listener.shutdown(socket.SHUT_RDWR)
+    names(rows, "peer", "tcp", "fine", "answers", "")
+    names(rows, "peer", "tls", "unknown", "ended before it accepted ours: ", "")
+    names(rows, "peer", "identity", "unknown", "tombolo://east/gw ended the connection: ", "")
 
 
 @scenario

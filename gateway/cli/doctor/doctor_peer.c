@@ -148,6 +148,13 @@ static bool is_of_identity(const struct tb_dial_facts *d)
     return d->refusal.fault == TB_TLS_FAULT_IDENTITY && !d->refusal.by_peer;
 }
 
+/* In TLS 1.3 we are open before the peer has judged our certificate: its own
+ * end, or bytes of its own, say that it took it. A reset says nothing. */
+static bool took_ours(const struct tb_dial_facts *d)
+{
+    return d->opened && (d->said || d->bye != TB_OK || d->why == TB_STREAM_CLOSED);
+}
+
 struct tb_finding tb_judge_tls(const struct tb_peer_words *w, const struct tb_dial_facts *d, int64_t now_s)
 {
     struct tb_finding f;
@@ -162,9 +169,14 @@ struct tb_finding tb_judge_tls(const struct tb_peer_words *w, const struct tb_di
     }
     if (d->refusal.fault != TB_TLS_FAULT_NONE)
         return d->refusal.by_peer ? refused_there(w, d) : refused_here(w, d);
-    if (d->silent)
+    if (d->silent && !took_ours(d))
         return tb_find(TB_MARK_UNKNOWN, "its certificate is good, and it said nothing of ours within %u s",
                        TB_DOCTOR_STEP_MS / 1000);
+    if (!took_ours(d))
+        return tb_find(TB_MARK_UNKNOWN,
+                       "its certificate is good, and the connection ended before "
+                       "it accepted ours: %.300s",
+                       d->reason);
     const int64_t left = ((int64_t)d->expires_wall_s - now_s) / DAY_S;
     return tb_find(TB_MARK_FINE, "both certificates are accepted; that of %s has %lld days left",
                    w->peer->of.text, (long long)left);
@@ -193,6 +205,9 @@ struct tb_finding tb_judge_identity(const struct tb_peer_words *w, const struct 
     if (!d->opened) return tb_find(TB_MARK_SKIPPED, "TLS did not come so far");
     if (d->bye != TB_OK)
         return tb_find(TB_MARK_WARNING, "%s wants no connection now: %s", w->uri, tb_status_text(d->bye));
+    if (!took_ours(d))
+        return tb_find(TB_MARK_UNKNOWN, "%s ended the connection: %.300s. Its peers may lack %s", w->uri,
+                       d->reason, w->own_uri);
     return tb_find(TB_MARK_FINE, "it is %s", w->uri);
 }
 

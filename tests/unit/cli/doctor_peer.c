@@ -128,12 +128,39 @@ static void a_certificate_that_is_refused_names_the_end(void **state)
     d = refused(TB_TLS_FAULT_NONE, false);
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_WRONG, "no TLS of ours", "peers.west.address");
     d.opened = true;
+    d.why = TB_STREAM_CLOSED;
     d.expires_wall_s = 10 * 24 * 3600;
     expect(tb_judge_tls(&words, &d, 24 * 3600), TB_MARK_FINE, "9 days left", "");
+    d.why = TB_STREAM_IDLE;
     d.silent = true; /* it may still refuse ours */
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_UNKNOWN, "it said nothing of ours", "");
     d.connected = false;
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_SKIPPED, "", "");
+}
+
+/* A dialler is open before the peer has judged our certificate: only the peer's own end, or its own
+ * bytes, say that it accepts it. */
+static void a_cut_after_the_handshake_is_no_tick(void **state)
+{
+    (void)state;
+    struct tb_dial_facts d = refused(TB_TLS_FAULT_NONE, false);
+    d.opened = true;
+    d.why = TB_STREAM_IO;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_UNKNOWN, "ended before it accepted ours: why", "");
+    expect(tb_judge_identity(&words, &d), TB_MARK_UNKNOWN, "tombolo://west/gw ended the connection: why", "");
+    d.said = true;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    expect(tb_judge_identity(&words, &d), TB_MARK_FINE, "", "");
+    d.said = false;
+    d.why = TB_STREAM_CLOSED;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    d.bye = TB_SITE_DRAINING;
+    d.why = TB_STREAM_IO;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    d.bye = TB_OK;
+    d.silent = true;
+    d.why = TB_STREAM_IDLE;
+    expect(tb_judge_identity(&words, &d), TB_MARK_UNKNOWN, "", "");
 }
 
 static void a_wrong_identity_is_named(void **state)
@@ -153,6 +180,7 @@ static void a_wrong_identity_is_named(void **state)
     d.bye = TB_SITE_DRAINING;
     expect(tb_judge_identity(&words, &d), TB_MARK_WARNING, "wants no connection now", "");
     d.bye = TB_OK;
+    d.why = TB_STREAM_CLOSED;
     expect(tb_judge_identity(&words, &d), TB_MARK_FINE, "it is tombolo://west/gw", "");
     d.opened = false;
     expect(tb_judge_identity(&words, &d), TB_MARK_SKIPPED, "", "");
@@ -259,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_closed_port_is_no_silence),
         cmocka_unit_test(the_connection_that_came_furthest_speaks),
         cmocka_unit_test(a_certificate_that_is_refused_names_the_end),
+        cmocka_unit_test(a_cut_after_the_handshake_is_no_tick),
         cmocka_unit_test(a_wrong_identity_is_named),
         cmocka_unit_test(a_path_that_loses_large_packets_is_named),
         cmocka_unit_test(a_link_says_why_it_is_down),
