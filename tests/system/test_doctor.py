@@ -65,8 +65,9 @@ def doctor_is_content_with_two_good_gateways(lab):
     east, west, _ = lab.east_west(through_link=False, arena_mib=16)
     east.start()
     before = examine(west, "--pre")
-    for check in ("tcp", "tls", "identity", "mtu"):
+    for check in ("tcp", "tls", "identity"):
         names(before, "peer", check, "fine", "", "")
+    names(before, "peer", "mtu", "unknown", "14000 bytes pass, and none of ", "")  # loopback's packets are larger than any first message
     names(before, "peer", "dns", "not-checked", "is an address", "")
     names(before, "peer", "link", "not-checked", "--pre", "")
     expect("crosses before the start", crosses(before), [])
@@ -75,7 +76,7 @@ def doctor_is_content_with_two_good_gateways(lab):
     west.wait_link("east")
     rows = examine(west)
     expect("crosses", crosses(rows), [])
-    for check in ("tcp", "tls", "identity", "mtu", "link", "clock", "rights"):
+    for check in ("tcp", "tls", "identity", "link", "clock", "rights"):
         names(rows, "peer", check, "fine", "", "")
     names(rows, "gateway", "answer", "fine", "tombolod", "")
     names(rows, "memory", "memlock", "fine", "the gateway may lock", "")

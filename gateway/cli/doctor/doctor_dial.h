@@ -40,6 +40,7 @@ struct tb_dial_facts {
     struct tb_identity peer; /* opened */
     uint64_t expires_wall_s; /* opened: of its certificate */
     uint32_t packet_bytes;   /* opened: of payload in a full packet */
+    uint32_t padding_bytes;  /* of its first message; 0: it was short */
     uint32_t mtu;            /* opened: of the route, as this machine knows it; 0: not known */
 };
 

@@ -217,6 +217,13 @@ struct tb_finding tb_judge_mtu(const struct tb_peer_words *w, const struct tb_di
                                const struct tb_dial_facts *smaller, uint32_t count)
 {
     struct tb_finding f;
+    if (full->opened && full->packet_bytes == 0)
+        return tb_find(TB_MARK_UNKNOWN, "this machine does not say how large its packets are");
+    if (full->opened && full->padding_bytes < full->packet_bytes)
+        return tb_find(TB_MARK_UNKNOWN,
+                       "%u bytes pass, and none of %u, as this route has them (its "
+                       "MTU is %u), was sent",
+                       full->padding_bytes, full->packet_bytes, full->mtu);
     if (full->opened)
         return tb_find(TB_MARK_FINE,
                        "packets with %u bytes of payload pass from here (the route's MTU is %u)",

@@ -189,7 +189,8 @@ static void a_wrong_identity_is_named(void **state)
 static void a_path_that_loses_large_packets_is_named(void **state)
 {
     (void)state;
-    struct tb_dial_facts full = {.connected = true, .opened = true, .packet_bytes = 1448, .mtu = 1500};
+    struct tb_dial_facts full = {
+        .connected = true, .opened = true, .packet_bytes = 1448, .padding_bytes = 3620, .mtu = 1500};
     struct tb_dial_facts smaller[3] = {
         {.segment_bytes = 1360}, {.segment_bytes = 1200}, {.segment_bytes = 536}};
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_FINE, "1448 bytes of payload pass", "");
@@ -202,6 +203,20 @@ static void a_path_that_loses_large_packets_is_named(void **state)
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_UNKNOWN, "reset", "");
     full.refusal.fault = TB_TLS_FAULT_TRUST;
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_SKIPPED, "", "");
+}
+
+/* IPoIB and loopback have packets of 64 KiB, and no first message is that large. */
+static void a_packet_that_was_never_sent_is_no_tick(void **state)
+{
+    (void)state;
+    struct tb_dial_facts full = {
+        .connected = true, .opened = true, .packet_bytes = 14000, .padding_bytes = 14000, .mtu = 14040};
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_FINE, "14000 bytes of payload pass", "");
+    full.packet_bytes = 14001;
+    full.mtu = 65520;
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_UNKNOWN, "14000 bytes pass, and none of 14001", "");
+    full.packet_bytes = 0;
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_UNKNOWN, "", "");
 }
 
 /* ---- of links[] ---- */
@@ -290,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_cut_after_the_handshake_is_no_tick),
         cmocka_unit_test(a_wrong_identity_is_named),
         cmocka_unit_test(a_path_that_loses_large_packets_is_named),
+        cmocka_unit_test(a_packet_that_was_never_sent_is_no_tick),
         cmocka_unit_test(a_link_says_why_it_is_down),
         cmocka_unit_test(clocks_are_compared),
         cmocka_unit_test(throughput_that_was_not_measured_is_not_known),
