@@ -250,6 +250,17 @@ struct tb_finding tb_judge_mtu(const struct tb_peer_words *w, const struct tb_di
 
 /* ---- of a row of links[] ---- */
 
+/* A number that the gateway does not know, or does not say, is left out. */
+static struct tb_finding link_is_up(const json_t *row)
+{
+    const double rtt_ms = tb_number_of(row, "rtt_ms");
+    char since[64] = "", rtt[64] = "";
+    if (json_is_number(json_object_get(row, "since_s")))
+        (void)snprintf(since, sizeof since, " for %s", tb_show_seconds(tb_number_of(row, "since_s")).text);
+    if (rtt_ms > 0) (void)snprintf(rtt, sizeof rtt, ", %.1f ms there and back", rtt_ms);
+    return tb_find(TB_MARK_FINE, "up%s%s", since, rtt);
+}
+
 struct tb_finding tb_judge_link(const struct tb_peer_words *w, const json_t *row)
 {
     const struct tb_field state = tb_text_of(row, "state"), reason = tb_text_of(row, "reason");
@@ -261,9 +272,9 @@ struct tb_finding tb_judge_link(const struct tb_peer_words *w, const json_t *row
         tb_advise(&f, "tombolo reload, or restart it: the file is newer than what it runs with");
         return f;
     }
-    if (up && !ails)
-        return tb_find(TB_MARK_FINE, "up for %s, %.1f ms there and back",
-                       tb_show_seconds(tb_number_of(row, "since_s")).text, tb_number_of(row, "rtt_ms"));
+    if (!json_is_string(json_object_get(row, "state")) || !json_is_string(json_object_get(row, "reason")))
+        return tb_find(TB_MARK_UNKNOWN, "the gateway does not say how the link is");
+    if (up && !ails) return link_is_up(row);
     const char *advice = ails ? tb_lag_verdict_advice(reason.text) : NULL;
     f = tb_find(TB_MARK_WRONG, "%s, %s%s%.400s", state.text, ails ? reason.text : "no reason is known",
                 strcmp(error.text, "-") != 0 ? ": " : "", strcmp(error.text, "-") != 0 ? error.text : "");

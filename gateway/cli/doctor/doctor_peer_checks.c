@@ -158,7 +158,10 @@ void tb_check_link(const struct tb_doctor *d)
 {
     const struct tb_peer_words words = tb_doctor_peer_words_of(d->config, &d->config->peers[d->peer]);
     const json_t *row = tb_doctor_link(d);
-    tb_doctor_tell(d, "link", tb_judge_link(&words, row));
+    if (json_is_array(json_object_get(d->status, "links")))
+        tb_doctor_tell(d, "link", tb_judge_link(&words, row));
+    else
+        tb_doctor_tell(d, "link", tb_find(TB_MARK_UNKNOWN, "the gateway does not say its links"));
     tb_doctor_tell(d, "clock", tb_judge_peer_clock(&words, row));
     tb_doctor_tell(d, "throughput", tb_judge_throughput(row));
 }

@@ -237,6 +237,31 @@ static void a_link_says_why_it_is_down(void **state)
     expect(tb_judge_link(&words, NULL), TB_MARK_WRONG, "knows no peer west", "tombolo reload");
 }
 
+/* docs/control.md: rtt_ms of 0 is not known. */
+static void a_link_says_no_number_that_it_does_not_know(void **state)
+{
+    (void)state;
+    json_t *row = json_pack("{s:s, s:s, s:f}", "state", "up", "reason", "", "rtt_ms", 0.0);
+    struct tb_finding f = tb_judge_link(&words, row);
+    expect(f, TB_MARK_FINE, "up", "");
+    assert_null(strstr(f.text, "there and back"));
+    assert_null(strstr(f.text, " for "));
+    json_decref(row);
+}
+
+static void a_link_without_its_fields_is_not_known(void **state)
+{
+    (void)state;
+    json_t *row = json_pack("{s:s}", "state", "up");
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_object_set_new(row, "reason", json_integer(0));
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_object_set_new(row, "reason", json_string(""));
+    json_object_del(row, "state");
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_decref(row);
+}
+
 static void clocks_are_compared(void **state)
 {
     (void)state;
@@ -307,6 +332,8 @@ int main(void)
         cmocka_unit_test(a_path_that_loses_large_packets_is_named),
         cmocka_unit_test(a_packet_that_was_never_sent_is_no_tick),
         cmocka_unit_test(a_link_says_why_it_is_down),
+        cmocka_unit_test(a_link_says_no_number_that_it_does_not_know),
+        cmocka_unit_test(a_link_without_its_fields_is_not_known),
         cmocka_unit_test(clocks_are_compared),
         cmocka_unit_test(throughput_that_was_not_measured_is_not_known),
         cmocka_unit_test(a_right_that_is_missing_is_named),
