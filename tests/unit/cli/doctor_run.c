@@ -14,7 +14,7 @@
 #include "tests/unit/check.h"
 
 struct seen {
-    char all[2048]; /* "group/peer name mark text\n" */
+    char all[65536]; /* "group/peer name mark text\n" */
     uint32_t last_ended, last_all;
 };
 
@@ -84,18 +84,93 @@ static void findings_come_in_the_order_of_the_table(void **state)
     assert_int_equal(s.last_all, 3);
 }
 
+static void hangs_at_once(const struct tb_doctor *d)
+{
+    (void)d;
+    for (;;)
+        (void)pause();
+}
+
+/* It tells nothing: how soon its process begins is no matter. */
 static void one_that_hangs_is_a_cross(void **state)
 {
     (void)state;
-    const struct tb_check checks[] = {{"a", "one two", hangs, "look there", 1000, 0},
+    const struct tb_check checks[] = {{"a", "one two", hangs_at_once, "look there", 1000, 0},
                                       {"b", "one two", falls, "look there", 60000, 0},
                                       {"c", "one two", well, "do that", 60000, 0},
                                       {NULL, NULL, NULL, NULL, 0, 0}};
     const struct tb_doctor d = {.file = "f"};
     const struct seen s = run(checks, &d, UINT32_MAX);
-    assert_string_equal(s.all, "a/ one fine is well|\na/ two wrong no answer within 1 s|look there\n"
+    assert_string_equal(s.all, "a/ one wrong no answer within 1 s|look there\n"
+                               "a/ two wrong no answer within 1 s|look there\n"
                                "b/ one fine is well|\nb/ two unknown the check ended without an answer|\n"
                                "c/ one fine is well|\nc/ two wrong is not|do that\n");
+}
+
+/* A name may be told of several things: the check may have ended before the last one. */
+static void one_that_told_each_name_and_did_not_end_is_no_tick(void **state)
+{
+    (void)state;
+    const struct tb_check fell[] = {{"b", "one", falls, "look there", 60000, 0},
+                                    {NULL, NULL, NULL, NULL, 0, 0}};
+    const struct tb_check hung[] = {{"a", "one", hangs, "look there", 1000, 0},
+                                    {NULL, NULL, NULL, NULL, 0, 0}};
+    const struct tb_doctor d = {.file = "f"};
+    struct seen s = run(fell, &d, UINT32_MAX);
+    assert_string_equal(s.all, "b/ one fine is well|\nb/ one unknown the check ended without an answer|\n");
+    s = run(hung, &d, UINT32_MAX);
+    assert_non_null(strstr(s.all, "a/ one wrong no answer within 1 s|look there\n"));
+}
+
+static void hangs_after_its_last_row(const struct tb_doctor *d)
+{
+    tb_doctor_tell(d, "one", tb_find(TB_MARK_FINE, "is well"));
+    tb_doctor_tell(d, "", tb_find(TB_MARK_FINE, "%s", ""));
+    for (;;)
+        (void)pause();
+}
+
+/* As a driver may hold a process that ends. */
+static void one_that_does_not_end_after_its_last_row_holds_up_nothing(void **state)
+{
+    (void)state;
+    const struct tb_check checks[] = {{"a", "one", hangs_after_its_last_row, "", 600000, 0},
+                                      {NULL, NULL, NULL, NULL, 0, 0}};
+    const struct tb_doctor d = {.file = "f"};
+    const struct seen s = run(checks, &d, UINT32_MAX);
+    assert_string_equal(s.all, "a/ one fine is well|\n");
+}
+
+/* A bundle of authorities, one of them expired, and a verdict. */
+static void bundle(const struct tb_doctor *d)
+{
+    for (int i = 0; i < 300; i++)
+        tb_doctor_tell(d, "files", tb_find(i == 250 ? TB_MARK_WRONG : TB_MARK_FINE, "row %d", i));
+    tb_doctor_tell(d, "tls", tb_find(TB_MARK_FINE, "the verdict"));
+}
+
+static void bad_bundle(const struct tb_doctor *d)
+{
+    for (int i = 0; i < 300; i++)
+        tb_doctor_tell(d, "files", tb_find(TB_MARK_WRONG, "row %d", i));
+    tb_doctor_tell(d, "tls", tb_find(TB_MARK_FINE, "the verdict"));
+}
+
+static void rows_that_find_no_place_are_told(void **state)
+{
+    (void)state;
+    struct tb_check checks[] = {{"a", "files tls", bundle, "do", 60000, 0}, {NULL, NULL, NULL, NULL, 0, 0}};
+    const struct tb_doctor d = {.file = "f"};
+    struct seen s = run(checks, &d, UINT32_MAX);
+    assert_non_null(strstr(s.all, "a/ files fine row 0|\n"));
+    assert_non_null(strstr(s.all, "a/ files wrong row 250|do\n"));
+    assert_non_null(strstr(s.all, "a/ tls fine the verdict|\n"));
+    assert_non_null(strstr(s.all, "a/ files fine 109 more rows have no place here: 109 fine|\n"));
+    checks[0].look = bad_bundle;
+    s = run(checks, &d, UINT32_MAX);
+    assert_non_null(strstr(s.all, "a/ files wrong row 0|do\n"));
+    assert_non_null(strstr(s.all, "a/ tls fine the verdict|\n"));
+    assert_non_null(strstr(s.all, "a/ files wrong 109 more rows have no place here: 109 wrong|do\n"));
 }
 
 /* More than run at once, and each hangs: they wait beside each other. */
@@ -157,9 +232,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(findings_come_in_the_order_of_the_table),
         cmocka_unit_test(one_that_hangs_is_a_cross),
+        cmocka_unit_test(one_that_told_each_name_and_did_not_end_is_no_tick),
+        cmocka_unit_test(rows_that_find_no_place_are_told),
         cmocka_unit_test(all_that_hang_take_the_time_of_few),
         cmocka_unit_test(each_peer_is_a_block),
         cmocka_unit_test(rows_of_the_table_name_what_they_tell),
+        cmocka_unit_test(one_that_does_not_end_after_its_last_row_holds_up_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
