@@ -116,18 +116,49 @@ static void send_row(void *user, const char *name, const struct tb_finding *find
     }
 }
 
+/* Becomes the gateway's user. False: the check would look with the rights of another one. */
+static bool be_user(struct tb_doctor *d, char why_out[160])
+{
+    char user[TB_CLI_USER_BYTES];
+    if (d->config == NULL) {
+        d->no_user = "the configuration could not be read";
+        return true;
+    }
+    d->no_user =
+        d->no_files != NULL ? d->no_files : tb_cli_gateway_unknown(d->config->store_path, d->status != NULL);
+    if (tb_cli_be_gateway(d->config->store_path, user)) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        return true;
+    }
+    (void)snprintf(why_out, 160, "this process cannot become the gateway's user: %s", strerror(errno));
+    return false;
+}
+
+static void look(const struct tb_check *check, struct tb_doctor *d)
+{
+    char name[TB_CHECK_NAME_BYTES], why[160];
+    const char *at = check->names;
+    if (!be_user(d, why)) {
+        while (next_name(&at, name))
+            tb_doctor_tell(d, name, tb_find(TB_MARK_UNKNOWN, "%s", why));
+    } else if ((check->needs & TB_NEEDS_USER) != 0 && d->no_user != NULL) {
+        while (next_name(&at, name))
+            tb_doctor_tell(d, name,
+                           tb_find(TB_MARK_UNKNOWN, "the gateway's user is not known: %s", d->no_user));
+    } else {
+        check->look(d);
+    }
+}
+
 __attribute__((noreturn)) static void be_check(const struct check_jobs *j, const struct check_job *job,
                                                int fd)
 {
     struct tb_doctor d = *j->d;
-    char user[TB_CLI_USER_BYTES];
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* before it becomes another user, which would clear it */
     d.peer = job->peer;
     d.tell = send_row;
     d.user = &fd;
-    if (d.config != NULL && tb_cli_be_gateway(d.config->store_path, user))
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    job->check->look(&d);
+    look(job->check, &d);
     send_row(&fd, "", &(struct tb_finding){.mark = TB_MARK_FINE});
     _exit(0);
 }
