@@ -37,3 +37,14 @@ bool tb_cli_be_gateway(const char *store_path, char name_out[TB_CLI_USER_BYTES])
         (void)snprintf(name_out, TB_CLI_USER_BYTES, "uid %u", (unsigned)st.st_uid);
     return true;
 }
+
+const char *tb_cli_gateway_unknown(const char *store_path, bool runs)
+{
+    struct stat st;
+    struct passwd row, *user = NULL;
+    char room[1024];
+    if (!folder_of(store_path, &st)) return "the folder of store.path is not there";
+    if (runs || geteuid() != 0 || st.st_uid != 0) return NULL;
+    if (getpwnam_r("tombolo", &row, room, sizeof room, &user) != 0 || user == NULL) return NULL;
+    return "the folder of store.path belongs to root, and the unit's gateway runs as tombolo";
+}

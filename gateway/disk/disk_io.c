@@ -2,13 +2,8 @@
 #include "gateway/disk/disk_io.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/system_calls.h"
 
 bool tb_disk_read(int fd, uint64_t at, uint64_t count, void *out)
@@ -42,31 +37,4 @@ bool tb_disk_write(int fd, uint64_t at, const void *bytes, uint64_t count)
         count -= (uint64_t)wrote;
     }
     return true;
-}
-
-/* A filesystem that knows no such rename (NFS) knows links. */
-bool tb_disk_rename_new(int folder, const char *from, const char *to)
-{
-    if (tb_fault_hit(TB_FAULT_rename, EIO)) return false;
-    if (renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0) return true;
-    if (errno != EINVAL && errno != ENOSYS) return false;
-    return linkat(folder, from, folder, to, 0) == 0 && unlinkat(folder, from, 0) == 0;
-}
-
-bool tb_disk_sync_folder(const char *path)
-{
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    const int chars = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
-    if (snprintf(folder, sizeof folder, "%.*s", chars, slash == NULL ? "." : path) >= (int)sizeof folder) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    const int fd = tb_sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0) return false;
-    const bool good = tb_sys_fsync(fd) == 0;
-    const int error = errno;
-    (void)close(fd);
-    errno = error;
-    return good;
 }

@@ -1,5 +1,5 @@
 /* disk_io.h - all of the bytes, or an error: what a read or write of part of them
- * leaves undone is done. And names that are new, and that a crash does not take away. */
+ * leaves undone is done. */
 #ifndef TB_GATEWAY_DISK_DISK_IO_H
 #define TB_GATEWAY_DISK_DISK_IO_H
 
@@ -9,11 +9,5 @@
 /* False: errno says why; 0 for a file that ends before. */
 bool tb_disk_read(int fd, uint64_t at, uint64_t count, void *out);
 bool tb_disk_write(int fd, uint64_t at, const void *bytes, uint64_t count);
-
-/* Renames in an open folder, or AT_FDCWD. False: errno; EEXIST: `to` is there, and stays as it
- * is. */
-bool tb_disk_rename_new(int folder, const char *from, const char *to);
-/* Syncs the folder that holds `path`. False: errno. */
-bool tb_disk_sync_folder(const char *path);
 
 #endif

@@ -63,7 +63,7 @@ static double rtt_ms(const struct tb_doctor *d)
 
 static void check_congestion(const struct tb_doctor *d)
 {
-    struct tb_congestion_facts facts = {.rtt_ms = rtt_ms(d)};
+    struct tb_congestion_facts facts = {.rtt_ms = rtt_ms(d), .other_user = d->no_user != NULL};
     (void)snprintf(facts.wish, sizeof facts.wish, "%s",
                    d->config != NULL ? d->config->link_congestion : "auto");
     tb_doctor_congestion_facts_read(&facts);
@@ -98,6 +98,16 @@ static void check_memlock(const struct tb_doctor *d)
 
 /* ---- devices ---- */
 
+/* Another user's right to open it says nothing. */
+static struct tb_finding of_port(const struct tb_doctor *d, struct tb_nic_port port)
+{
+    if (d->no_user != NULL) port.open_error = 0;
+    const struct tb_finding f = tb_judge_nic_port(&port);
+    if (d->no_user == NULL || f.mark != TB_MARK_FINE) return f;
+    return tb_find(TB_MARK_UNKNOWN, "%.300s; whether the gateway's user may open it is not known: %.200s",
+                   f.text, d->no_user);
+}
+
 static void check_rdma(const struct tb_doctor *d)
 {
     struct tb_nic_port ports[TB_NIC_PORTS_MAX];
@@ -112,7 +122,10 @@ static void check_rdma(const struct tb_doctor *d)
         tb_doctor_tell(d, "rdma", tb_find(TB_MARK_SKIPPED, "fabric.verbs is false"));
     else
         for (uint32_t i = 0; i < count; i++)
-            tb_doctor_tell(d, "rdma", tb_judge_nic_port(&ports[i]));
+            tb_doctor_tell(d, "rdma", of_port(d, ports[i]));
+    if (count > 0 && d->status != NULL && why_not == NULL)
+        tb_doctor_tell(d, "rdma",
+                       tb_find(TB_MARK_UNKNOWN, "the gateway that runs does not say whether it uses it"));
     if (count == 0 || why_not == NULL || why_not[0] == '\0') return;
     tb_doctor_tell(d, "rdma",
                    tb_find(TB_MARK_WRONG, "the gateway that runs does not use it: %.300s", why_not));
@@ -132,11 +145,11 @@ static void check_gpu(const struct tb_doctor *d)
 static const struct tb_check checks[] = {
     {"configuration", "file", tb_check_file, "tombolo config check FILE", QUICK_MS, 0},
     {"configuration", "start", tb_check_start, "tombolo config check FILE", QUICK_MS,
-     TB_NEEDS_CONFIG | TB_NEEDS_FILES},
+     TB_NEEDS_CONFIG | TB_NEEDS_FILES | TB_NEEDS_USER},
     {"gateway", "answer store audit sandbox", tb_check_gateway, "systemctl status 'tombolod@*'", QUICK_MS, 0},
     {"clock", "synchronised", check_clock, "timedatectl set-ntp true", QUICK_MS, 0},
     {"certificates", "files tls", tb_check_certificates, "tombolo pki show --config FILE", QUICK_MS,
-     TB_NEEDS_CONFIG | TB_NEEDS_FILES},
+     TB_NEEDS_CONFIG | TB_NEEDS_FILES | TB_NEEDS_USER},
     {"peer", "dns tcp tls identity mtu", tb_check_way, "look at the path to the peer", WAY_MS,
      TB_NEEDS_CONFIG | TB_EACH_PEER},
     {"peer", "link clock throughput", tb_check_link, "tombolo status", QUICK_MS,
@@ -151,7 +164,7 @@ static const struct tb_check checks[] = {
     {"devices", "rdma", check_rdma, "ibv_devinfo", DEVICES_MS, 0},
     {"devices", "gpu dma-buf", check_gpu, "nvidia-smi", DEVICES_MS, 0},
     {"arena", "owner room", tb_check_arena, "arena.path: a file on tmpfs or hugetlbfs", QUICK_MS,
-     TB_NEEDS_CONFIG | TB_NEEDS_FILES},
+     TB_NEEDS_CONFIG | TB_NEEDS_FILES | TB_NEEDS_USER},
     {NULL, NULL, NULL, NULL, 0, 0},
 };
 

@@ -11,7 +11,8 @@ enum tb_check_need {
     TB_NEEDS_CONFIG = 1,
     TB_NEEDS_FILES = 2,   /* the rights of the gateway's user */
     TB_NEEDS_GATEWAY = 4, /* that runs */
-    TB_EACH_PEER = 8      /* once for each, and not once */
+    TB_EACH_PEER = 8,     /* once for each, and not once */
+    TB_NEEDS_USER = 16    /* the gateway's user is known: another one sees otherwise */
 };
 
 struct tb_check {

@@ -126,6 +126,7 @@ static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
     facts->connected = facts->opened || (heard && !facts->closed_port);
     facts->refusal = tb_chan_refusal(c);
     facts->bye = bye_of(a);
+    facts->said = facts->opened && a->said_bytes > 0;
     (void)snprintf(facts->reason, sizeof facts->reason, "%s", tb_chan_reason(c));
     if (facts->reason[0] == '\0')
         (void)snprintf(facts->reason, sizeof facts->reason, "%s", tb_status_text(why));

@@ -31,14 +31,16 @@ struct tb_dial_facts {
     bool connected;         /* TCP was answered */
     bool closed_port;       /* by a refusal */
     bool opened;            /* TLS: the peer is the one that is expected */
+    bool said;              /* opened: the peer sent bytes of its own */
     bool silent;            /* it had not ended in time */
-    enum tb_status why;     /* it ended so */
+    enum tb_status why;     /* it ended so; TB_STREAM_CLOSED: by the peer's goodbye */
     enum tb_status bye;     /* why the peer wants no session; TB_OK: it did not say so */
     char reason[256];
     struct tb_tls_refusal refusal;
     struct tb_identity peer; /* opened */
     uint64_t expires_wall_s; /* opened: of its certificate */
     uint32_t packet_bytes;   /* opened: of payload in a full packet */
+    uint32_t padding_bytes;  /* of its first message; 0: it was short */
     uint32_t mtu;            /* opened: of the route, as this machine knows it; 0: not known */
 };
 

@@ -94,8 +94,12 @@ struct tb_finding tb_judge_congestion(const struct tb_congestion_facts *c)
         return tb_find(TB_MARK_FINE, "link.congestion is system: the kernel's default is taken");
     if (c->available[0] == '\0' || (!c->may_all && c->allowed[0] == '\0'))
         return tb_find(TB_MARK_UNKNOWN, "the kernel does not say which congestion controls it offers");
-    const bool there = lists(c->available, name), allowed = c->may_all || lists(c->allowed, name);
+    const bool there = lists(c->available, name),
+               allowed = (c->may_all && !c->other_user) || lists(c->allowed, name);
     if (there && allowed) return tb_find(TB_MARK_FINE, "%s is offered", name);
+    if (there && c->other_user)
+        return tb_find(TB_MARK_UNKNOWN, "%s is offered; whether the gateway's user may take it is not known",
+                       name);
     f = tb_find(!is_auto || c->rtt_ms >= FAR_MS ? TB_MARK_WRONG : TB_MARK_WARNING, "%s is not %s%s (%s)",
                 name, there ? "allowed to the gateway's user" : "offered by the kernel",
                 is_auto ? ": links to peers 5 ms away or more take cubic" : "",
@@ -146,6 +150,9 @@ struct tb_finding tb_judge_memlock(const struct tb_memlock_facts *m)
     const uint64_t needs = m->pins ? m->arena_bytes : SECRETS_BYTES;
     struct tb_finding f;
     if (!m->known) return tb_find(TB_MARK_UNKNOWN, "the limit of locked memory of %s cannot be read", whose);
+    if (!m->of_gateway)
+        return tb_find(TB_MARK_UNKNOWN, "no gateway runs, and LimitMEMLOCK of its unit decides: it needs %s",
+                       tb_show_bytes(needs).text);
     if (m->unlimited) return tb_find(TB_MARK_FINE, "%s may lock as much memory as it asks for", whose);
     f = tb_find(m->bytes < needs ? TB_MARK_WRONG : TB_MARK_FINE, "%s may lock %llu bytes of memory%s%s%s",
                 whose, (unsigned long long)m->bytes, m->bytes < needs ? ", and " : "",

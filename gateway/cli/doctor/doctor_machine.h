@@ -33,8 +33,9 @@ struct tb_finding tb_judge_window(const struct tb_window_facts *w);
 struct tb_congestion_facts {
     char wish[32];                                                               /* link.congestion */
     char available[TB_CONGESTION_LIST_BYTES], allowed[TB_CONGESTION_LIST_BYTES]; /* empty: not known */
-    bool may_all;  /* the gateway's user is root: what is available is allowed */
-    double rtt_ms; /* of the farthest link that is up; 0: not known */
+    bool other_user; /* the gateway's user may be another one than this process */
+    bool may_all;    /* the gateway's user is root: what is available is allowed */
+    double rtt_ms;   /* of the farthest link that is up; 0: not known */
 };
 struct tb_finding tb_judge_congestion(const struct tb_congestion_facts *c);
 
@@ -53,7 +54,7 @@ struct tb_memlock_facts {
     bool known;
     bool unlimited;
     uint64_t bytes;
-    bool of_gateway; /* of the gateway that runs; else of this shell */
+    bool of_gateway; /* of the gateway that runs; else of this shell, and it says nothing of a unit's */
     bool pins;       /* RDMA pins the arena */
     uint64_t arena_bytes;
 };

@@ -148,6 +148,13 @@ static bool is_of_identity(const struct tb_dial_facts *d)
     return d->refusal.fault == TB_TLS_FAULT_IDENTITY && !d->refusal.by_peer;
 }
 
+/* In TLS 1.3 we are open before the peer has judged our certificate: its own
+ * end, or bytes of its own, say that it took it. A reset says nothing. */
+static bool took_ours(const struct tb_dial_facts *d)
+{
+    return d->opened && (d->said || d->bye != TB_OK || d->why == TB_STREAM_CLOSED);
+}
+
 struct tb_finding tb_judge_tls(const struct tb_peer_words *w, const struct tb_dial_facts *d, int64_t now_s)
 {
     struct tb_finding f;
@@ -162,9 +169,14 @@ struct tb_finding tb_judge_tls(const struct tb_peer_words *w, const struct tb_di
     }
     if (d->refusal.fault != TB_TLS_FAULT_NONE)
         return d->refusal.by_peer ? refused_there(w, d) : refused_here(w, d);
-    if (d->silent)
+    if (d->silent && !took_ours(d))
         return tb_find(TB_MARK_UNKNOWN, "its certificate is good, and it said nothing of ours within %u s",
                        TB_DOCTOR_STEP_MS / 1000);
+    if (!took_ours(d))
+        return tb_find(TB_MARK_UNKNOWN,
+                       "its certificate is good, and the connection ended before "
+                       "it accepted ours: %.300s",
+                       d->reason);
     const int64_t left = ((int64_t)d->expires_wall_s - now_s) / DAY_S;
     return tb_find(TB_MARK_FINE, "both certificates are accepted; that of %s has %lld days left",
                    w->peer->of.text, (long long)left);
@@ -193,6 +205,9 @@ struct tb_finding tb_judge_identity(const struct tb_peer_words *w, const struct 
     if (!d->opened) return tb_find(TB_MARK_SKIPPED, "TLS did not come so far");
     if (d->bye != TB_OK)
         return tb_find(TB_MARK_WARNING, "%s wants no connection now: %s", w->uri, tb_status_text(d->bye));
+    if (!took_ours(d))
+        return tb_find(TB_MARK_UNKNOWN, "%s ended the connection: %.300s. Its peers may lack %s", w->uri,
+                       d->reason, w->own_uri);
     return tb_find(TB_MARK_FINE, "it is %s", w->uri);
 }
 
@@ -202,6 +217,13 @@ struct tb_finding tb_judge_mtu(const struct tb_peer_words *w, const struct tb_di
                                const struct tb_dial_facts *smaller, uint32_t count)
 {
     struct tb_finding f;
+    if (full->opened && full->packet_bytes == 0)
+        return tb_find(TB_MARK_UNKNOWN, "this machine does not say how large its packets are");
+    if (full->opened && full->padding_bytes < full->packet_bytes)
+        return tb_find(TB_MARK_UNKNOWN,
+                       "%u bytes pass, and none of %u, as this route has them (its "
+                       "MTU is %u), was sent",
+                       full->padding_bytes, full->packet_bytes, full->mtu);
     if (full->opened)
         return tb_find(TB_MARK_FINE,
                        "packets with %u bytes of payload pass from here (the route's MTU is %u)",
@@ -228,6 +250,17 @@ struct tb_finding tb_judge_mtu(const struct tb_peer_words *w, const struct tb_di
 
 /* ---- of a row of links[] ---- */
 
+/* A number that the gateway does not know, or does not say, is left out. */
+static struct tb_finding link_is_up(const json_t *row)
+{
+    const double rtt_ms = tb_number_of(row, "rtt_ms");
+    char since[64] = "", rtt[64] = "";
+    if (json_is_number(json_object_get(row, "since_s")))
+        (void)snprintf(since, sizeof since, " for %s", tb_show_seconds(tb_number_of(row, "since_s")).text);
+    if (rtt_ms > 0) (void)snprintf(rtt, sizeof rtt, ", %.1f ms there and back", rtt_ms);
+    return tb_find(TB_MARK_FINE, "up%s%s", since, rtt);
+}
+
 struct tb_finding tb_judge_link(const struct tb_peer_words *w, const json_t *row)
 {
     const struct tb_field state = tb_text_of(row, "state"), reason = tb_text_of(row, "reason");
@@ -239,9 +272,9 @@ struct tb_finding tb_judge_link(const struct tb_peer_words *w, const json_t *row
         tb_advise(&f, "tombolo reload, or restart it: the file is newer than what it runs with");
         return f;
     }
-    if (up && !ails)
-        return tb_find(TB_MARK_FINE, "up for %s, %.1f ms there and back",
-                       tb_show_seconds(tb_number_of(row, "since_s")).text, tb_number_of(row, "rtt_ms"));
+    if (!json_is_string(json_object_get(row, "state")) || !json_is_string(json_object_get(row, "reason")))
+        return tb_find(TB_MARK_UNKNOWN, "the gateway does not say how the link is");
+    if (up && !ails) return link_is_up(row);
     const char *advice = ails ? tb_lag_verdict_advice(reason.text) : NULL;
     f = tb_find(TB_MARK_WRONG, "%s, %s%s%.400s", state.text, ails ? reason.text : "no reason is known",
                 strcmp(error.text, "-") != 0 ? ": " : "", strcmp(error.text, "-") != 0 ? error.text : "");

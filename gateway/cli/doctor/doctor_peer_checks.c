@@ -53,7 +53,8 @@ static void take_source(struct peer_way *w)
     if (tb_endpoint_address(&endpoint, &w->source) == TB_OK) w->options.source = &w->source;
 }
 
-/* A message that fills two packets of that payload, and the begin of a third. */
+/* A message that fills two packets of that payload, and the begin of a third;
+ * less where packets are larger than TLS lets it be, as those of loopback. */
 static uint32_t padding_for(uint32_t packet_bytes)
 {
     const uint32_t bytes = packet_bytes > 0 ? 2 * packet_bytes + packet_bytes / 2 : 4000;
@@ -67,8 +68,9 @@ static void check_mtu(struct peer_way *w, const struct tb_address *address, cons
     enum { TRIES = sizeof segments / sizeof segments[0] };
     struct tb_dial_wish wishes[TRIES] = {{.address = *address}};
     struct tb_dial_facts full = *plain, smaller[TRIES];
+    const uint32_t padding = padding_for(plain->packet_bytes);
     uint32_t tried = 0;
-    w->options.tls = tls_of(w, padding_for(plain->packet_bytes));
+    w->options.tls = tls_of(w, padding);
     const bool dialled =
         w->options.tls != NULL && (!plain->opened || tb_doctor_dial(&w->options, wishes, &full, 1) == TB_OK);
     if (!dialled) {
@@ -76,6 +78,7 @@ static void check_mtu(struct peer_way *w, const struct tb_address *address, cons
         tb_tls_free(w->options.tls);
         return;
     }
+    if (plain->opened) full.padding_bytes = padding;
     for (uint32_t i = 0; full.silent && !full.opened && i < TRIES; i++)
         if (plain->packet_bytes == 0 || segments[i] < plain->packet_bytes)
             wishes[tried++] = (struct tb_dial_wish){.address = *address, .segment_bytes = segments[i]};
@@ -155,7 +158,10 @@ void tb_check_link(const struct tb_doctor *d)
 {
     const struct tb_peer_words words = tb_doctor_peer_words_of(d->config, &d->config->peers[d->peer]);
     const json_t *row = tb_doctor_link(d);
-    tb_doctor_tell(d, "link", tb_judge_link(&words, row));
+    if (json_is_array(json_object_get(d->status, "links")))
+        tb_doctor_tell(d, "link", tb_judge_link(&words, row));
+    else
+        tb_doctor_tell(d, "link", tb_find(TB_MARK_UNKNOWN, "the gateway does not say its links"));
     tb_doctor_tell(d, "clock", tb_judge_peer_clock(&words, row));
     tb_doctor_tell(d, "throughput", tb_judge_throughput(row));
 }

@@ -17,8 +17,9 @@
 #include "base/clock.h"
 #include "gateway/cli/gateway_user.h"
 
-#define AT_ONCE  8u
-#define TOLD_MAX 192u /* of one check: a certificate is one, and a peer may have a file of several */
+#define AT_ONCE   8u
+#define TOLD_MAX  192u /* of one check: a certificate is one, and a peer may have a file of several */
+#define TOLD_ROOM (TOLD_MAX + 8u) /* and the row that comes, and those that are told here */
 
 struct told {
     char name[TB_CHECK_NAME_BYTES];
@@ -33,6 +34,8 @@ struct check_job {
     tb_time_ns until;
     bool ended, whole;
     uint32_t count;
+    uint32_t dropped[TB_MARK_COUNT]; /* rows that found no place; the last of that name */
+    char dropped_name[TB_CHECK_NAME_BYTES];
     size_t used; /* bytes of told[count] that came */
     struct told *told;
 };
@@ -81,6 +84,22 @@ static void list_fill(struct check_jobs *j, const struct tb_check *checks, uint3
     }
 }
 
+/* The next of the check's names; `at` begins as `check->names`. False: there is none. */
+static bool next_name(const char **at, char name_out[TB_CHECK_NAME_BYTES])
+{
+    const size_t bytes = strcspn(*at, " ");
+    if (**at == '\0') return false;
+    TB_ASSERT(bytes > 0 && bytes < TB_CHECK_NAME_BYTES);
+    (void)snprintf(name_out, TB_CHECK_NAME_BYTES, "%.*s", (int)bytes, *at);
+    *at += bytes + ((*at)[bytes] == ' ');
+    return true;
+}
+
+static uint32_t limit_ms(const struct check_jobs *j, const struct check_job *job)
+{
+    return job->check->limit_ms * (j->d->limit_times > 0 ? j->d->limit_times : 1);
+}
+
 /* ---- a check's process ---- */
 
 static void send_row(void *user, const char *name, const struct tb_finding *finding)
@@ -97,18 +116,49 @@ static void send_row(void *user, const char *name, const struct tb_finding *find
     }
 }
 
+/* Becomes the gateway's user. False: the check would look with the rights of another one. */
+static bool be_user(struct tb_doctor *d, char why_out[160])
+{
+    char user[TB_CLI_USER_BYTES];
+    if (d->config == NULL) {
+        d->no_user = "the configuration could not be read";
+        return true;
+    }
+    d->no_user =
+        d->no_files != NULL ? d->no_files : tb_cli_gateway_unknown(d->config->store_path, d->status != NULL);
+    if (tb_cli_be_gateway(d->config->store_path, user)) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        return true;
+    }
+    (void)snprintf(why_out, 160, "this process cannot become the gateway's user: %s", strerror(errno));
+    return false;
+}
+
+static void look(const struct tb_check *check, struct tb_doctor *d)
+{
+    char name[TB_CHECK_NAME_BYTES], why[160];
+    const char *at = check->names;
+    if (!be_user(d, why)) {
+        while (next_name(&at, name))
+            tb_doctor_tell(d, name, tb_find(TB_MARK_UNKNOWN, "%s", why));
+    } else if ((check->needs & TB_NEEDS_USER) != 0 && d->no_user != NULL) {
+        while (next_name(&at, name))
+            tb_doctor_tell(d, name,
+                           tb_find(TB_MARK_UNKNOWN, "the gateway's user is not known: %s", d->no_user));
+    } else {
+        check->look(d);
+    }
+}
+
 __attribute__((noreturn)) static void be_check(const struct check_jobs *j, const struct check_job *job,
                                                int fd)
 {
     struct tb_doctor d = *j->d;
-    char user[TB_CLI_USER_BYTES];
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* before it becomes another user, which would clear it */
     d.peer = job->peer;
     d.tell = send_row;
     d.user = &fd;
-    if (d.config != NULL && tb_cli_be_gateway(d.config->store_path, user))
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    job->check->look(&d);
+    look(job->check, &d);
     send_row(&fd, "", &(struct tb_finding){.mark = TB_MARK_FINE});
     _exit(0);
 }
@@ -118,36 +168,94 @@ static void end(struct check_job *job)
     if (job->fd >= 0) (void)close(job->fd);
     job->fd = -1;
     job->ended = true;
-    if (job->pid <= 0) return;
-    if (!job->whole) (void)kill(job->pid, SIGKILL);
-    /* One that waits in the kernel for a disk stays until that answers, and is not waited for. */
-    (void)waitpid(job->pid, NULL, job->whole ? 0 : WNOHANG);
-    job->pid = 0;
+    /* It has said all that it will say. One that waits in the kernel, for a disk or in a driver,
+     * stays until that answers: nothing waits for it. */
+    if (job->pid > 0) (void)kill(job->pid, SIGKILL);
+}
+
+/* Those that have ended, and are gone by now. */
+static void reap(struct check_jobs *j)
+{
+    for (uint32_t i = 0; i < j->begun; i++)
+        if (j->list[i].ended && j->list[i].pid > 0 && waitpid(j->list[i].pid, NULL, WNOHANG) != 0)
+            j->list[i].pid = 0;
+}
+
+static uint32_t rows_of(const struct check_job *job, const char *name)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->count; i++)
+        count += strcmp(job->told[i].name, name) == 0;
+    return count;
 }
 
 static void tell_here(struct check_job *job, const char *name, enum tb_mark mark, const char *text)
 {
-    if (job->told == NULL || job->count == TOLD_MAX) return;
+    if (job->told == NULL) return; /* show() says so */
+    TB_ASSERT(job->count < TOLD_ROOM);
     struct told *t = &job->told[job->count++];
     memset(t, 0, sizeof *t);
     (void)snprintf(t->name, sizeof t->name, "%s", name);
     t->finding = tb_find(mark, "%s", text);
 }
 
-/* For each of the check's names of which nothing was told. */
+/* For each of the check's names of which nothing was told. Where each was told, it is one row more:
+ * a name may be told of several things, and the last of them may be missing. */
 static void tell_rest(struct check_job *job, enum tb_mark mark, const char *text)
 {
-    char name[TB_CHECK_NAME_BYTES];
-    for (const char *at = job->check->names; *at != '\0';) {
-        const size_t bytes = strcspn(at, " ");
-        bool told = false;
-        TB_ASSERT(bytes > 0 && bytes < sizeof name);
-        (void)snprintf(name, sizeof name, "%.*s", (int)bytes, at);
-        for (uint32_t i = 0; i < job->count; i++)
-            told |= strcmp(job->told[i].name, name) == 0;
-        if (!told) tell_here(job, name, mark, text);
-        at += bytes + (at[bytes] == ' ');
+    char name[TB_CHECK_NAME_BYTES] = "";
+    const uint32_t before = job->count;
+    const char *at = job->check->names;
+    while (next_name(&at, name))
+        if (rows_of(job, name) == 0) tell_here(job, name, mark, text);
+    if (job->count == before && before > 0) tell_here(job, job->told[before - 1].name, mark, text);
+}
+
+/* ---- more rows than there is room for ---- */
+
+static uint32_t weight_of(enum tb_mark mark)
+{
+    static const uint8_t weights[TB_MARK_COUNT] = {[TB_MARK_FINE] = 0,
+                                                   [TB_MARK_SKIPPED] = 1,
+                                                   [TB_MARK_UNKNOWN] = 2,
+                                                   [TB_MARK_WARNING] = 3,
+                                                   [TB_MARK_WRONG] = 4};
+    TB_ASSERT(mark < TB_MARK_COUNT);
+    return weights[mark];
+}
+
+/* The last of those that weigh least. The newest row stays, as it may be the check's verdict, and
+ * so does one row of each name. */
+static void drop_one(struct check_job *job)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = job->count - 1; i-- > 0;)
+        if ((least == UINT32_MAX ||
+             weight_of(job->told[i].finding.mark) < weight_of(job->told[least].finding.mark)) &&
+            rows_of(job, job->told[i].name) > 1)
+            least = i;
+    TB_ASSERT(least < job->count); /* a check has fewer names than rows */
+    job->dropped[job->told[least].finding.mark]++;
+    memcpy(job->dropped_name, job->told[least].name, sizeof job->dropped_name);
+    memmove(&job->told[least], &job->told[least + 1], (job->count - 1 - least) * sizeof *job->told);
+    job->count--;
+}
+
+static void tell_dropped(struct check_job *job)
+{
+    char parts[128] = "", text[192];
+    enum tb_mark worst = TB_MARK_FINE;
+    uint32_t all = 0;
+    for (unsigned m = 0; m < TB_MARK_COUNT; m++) {
+        const size_t used = strlen(parts);
+        if (job->dropped[m] == 0) continue;
+        if (weight_of((enum tb_mark)m) > weight_of(worst)) worst = (enum tb_mark)m;
+        (void)snprintf(parts + used, sizeof parts - used, "%s%u %s", all > 0 ? ", " : "", job->dropped[m],
+                       tb_mark_name((enum tb_mark)m));
+        all += job->dropped[m];
     }
+    (void)snprintf(text, sizeof text, "%u more rows have no place here: %s", all, parts);
+    if (all > 0) tell_here(job, job->dropped_name, worst, text);
 }
 
 static void begin(struct check_jobs *j, struct check_job *job)
@@ -156,10 +264,10 @@ static void begin(struct check_jobs *j, struct check_job *job)
     struct tb_doctor d = *j->d;
     d.peer = job->peer;
     const char *why_not = tb_check_why_not(job->check, &d);
-    job->told = tb_calloc(TOLD_MAX, sizeof *job->told);
+    job->told = tb_calloc(TOLD_ROOM, sizeof *job->told);
     job->pid = -1;
     if (why_not == NULL && job->told != NULL && pipe(ends) == 0) {
-        job->until = tb_clock_now() + TB_MS(job->check->limit_ms);
+        job->until = tb_clock_now() + TB_MS(limit_ms(j, job));
         job->pid = fork();
         if (job->pid == 0) {
             (void)close(ends[0]);
@@ -182,8 +290,8 @@ static void row_came(struct check_job *job)
     job->used = 0;
     if (job->told[job->count].name[0] == '\0')
         job->whole = true;
-    else if (job->count + 1 < TOLD_MAX)
-        job->count++;
+    else if (++job->count > TOLD_MAX)
+        drop_one(job);
 }
 
 static void take(struct check_job *job)
@@ -195,14 +303,16 @@ static void take(struct check_job *job)
     if (got > 0 && job->used == sizeof *t) row_came(job);
     if (got > 0 && !job->whole) return;
     if (!job->whole) tell_rest(job, TB_MARK_UNKNOWN, "the check ended without an answer");
+    tell_dropped(job);
     end(job);
 }
 
-static void expire(struct check_job *job)
+static void expire(const struct check_jobs *j, struct check_job *job)
 {
     char text[64];
-    (void)snprintf(text, sizeof text, "no answer within %u s", job->check->limit_ms / 1000);
+    (void)snprintf(text, sizeof text, "no answer within %u s", limit_ms(j, job) / 1000);
     tell_rest(job, TB_MARK_WRONG, text);
+    tell_dropped(job);
     end(job);
 }
 
@@ -232,20 +342,30 @@ static void wait_for_one(struct check_jobs *j)
         if (ready > 0 && fds[i].revents != 0)
             take(of[i]);
         else if (tb_clock_now() >= of[i]->until)
-            expire(of[i]);
+            expire(j, of[i]);
     }
 }
 
-static void show(struct check_jobs *j, struct check_job *job)
+static void show_row(const struct check_jobs *j, const struct check_job *job, const char *name,
+                     const struct tb_finding *finding)
 {
-    for (uint32_t i = 0; i < job->count; i++) {
-        struct tb_result r = {.check = job->check, .site = "", .finding = job->told[i].finding};
-        if (job->peer != UINT32_MAX) r.site = j->d->config->peers[job->peer].site.text;
-        (void)snprintf(r.name, sizeof r.name, "%s", job->told[i].name);
-        const bool asks = r.finding.mark == TB_MARK_WRONG || r.finding.mark == TB_MARK_WARNING;
-        if (asks && r.finding.advice[0] == '\0') tb_advise(&r.finding, "%s", job->check->advice);
-        j->watch->result(j->watch->user, &r);
-    }
+    struct tb_result r = {.check = job->check, .site = "", .finding = *finding};
+    if (job->peer != UINT32_MAX) r.site = j->d->config->peers[job->peer].site.text;
+    (void)snprintf(r.name, sizeof r.name, "%s", name);
+    const bool asks = r.finding.mark == TB_MARK_WRONG || r.finding.mark == TB_MARK_WARNING;
+    if (asks && r.finding.advice[0] == '\0') tb_advise(&r.finding, "%s", job->check->advice);
+    j->watch->result(j->watch->user, &r);
+}
+
+static void show(const struct check_jobs *j, struct check_job *job)
+{
+    char name[TB_CHECK_NAME_BYTES];
+    const char *at = job->check->names;
+    const struct tb_finding lacking = tb_find(TB_MARK_UNKNOWN, "no memory for this check");
+    while (job->told == NULL && next_name(&at, name))
+        show_row(j, job, name, &lacking);
+    for (uint32_t i = 0; i < job->count; i++)
+        show_row(j, job, job->told[i].name, &job->told[i].finding);
     tb_free(job->told);
     job->told = NULL;
 }
@@ -271,6 +391,7 @@ enum tb_status tb_doctor_run(const struct tb_check *checks, const struct tb_doct
             begin(&j, &j.list[j.begun++]);
         watch->progress(watch->user, j.begun - running(&j), j.count);
         wait_for_one(&j);
+        reap(&j);
         while (j.shown < j.begun && j.list[j.shown].ended)
             show(&j, &j.list[j.shown++]);
     }

@@ -103,7 +103,12 @@ void tb_check_start(const struct tb_doctor *d)
 
 static void check_sandbox(const struct tb_doctor *d)
 {
-    const struct tb_field lacks = tb_text_of(json_object_get(d->status, "sandbox"), "lacks");
+    const json_t *sandbox = json_object_get(d->status, "sandbox");
+    const struct tb_field lacks = tb_text_of(sandbox, "lacks");
+    if (!json_is_string(json_object_get(sandbox, "lacks"))) {
+        tb_doctor_tell(d, "sandbox", tb_find(TB_MARK_UNKNOWN, "the gateway does not say it"));
+        return;
+    }
     if (strcmp(lacks.text, "-") == 0) {
         tb_doctor_tell(d, "sandbox",
                        tb_find(TB_MARK_FINE, "the gateway gave up all rights that it does not need"));
@@ -123,6 +128,22 @@ static struct tb_finding of_bool(const json_t *value, const char *fine, const ch
     return f;
 }
 
+static void check_answer(const struct tb_doctor *d)
+{
+    const json_t *version = json_object_get(d->status, "version"), *pid = json_object_get(d->status, "pid");
+    const json_t *uptime = json_object_get(d->status, "uptime_s");
+    if (!json_is_string(version) || !json_is_integer(pid) || !json_is_number(uptime))
+        tb_doctor_tell(
+            d, "answer",
+            tb_find(TB_MARK_UNKNOWN, "a gateway answers, and does not say version, pid and uptime"));
+    else
+        tb_doctor_tell(d, "answer",
+                       tb_find(TB_MARK_FINE, "tombolod %s runs as process %llu, for %s",
+                               tb_text_of(d->status, "version").text,
+                               (unsigned long long)tb_count_of(d->status, "pid"),
+                               tb_show_seconds(tb_number_of(d->status, "uptime_s")).text));
+}
+
 void tb_check_gateway(const struct tb_doctor *d)
 {
     if (d->status == NULL && d->before_start) {
@@ -140,11 +161,7 @@ void tb_check_gateway(const struct tb_doctor *d)
         tb_doctor_tell(d, "answer", f);
         return;
     }
-    tb_doctor_tell(d, "answer",
-                   tb_find(TB_MARK_FINE, "tombolod %s runs as process %llu, for %s",
-                           tb_text_of(d->status, "version").text,
-                           (unsigned long long)tb_count_of(d->status, "pid"),
-                           tb_show_seconds(tb_number_of(d->status, "uptime_s")).text));
+    check_answer(d);
     tb_doctor_tell(d, "store",
                    of_bool(json_object_get(d->status, "store_ok"), "the store can be written",
                            "the store cannot be written, and publishing is refused",

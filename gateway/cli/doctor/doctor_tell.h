@@ -19,6 +19,8 @@ struct tb_doctor {
     const json_t *status;           /* of the gateway that runs; NULL: none was asked, or none answered */
     const char *no_gateway;         /* why status is NULL; NULL with before_start */
     const char *no_files;           /* why this user cannot look as the gateway does; NULL: it can */
+    const char *no_user;            /* why this process may not be the gateway's user; NULL: it is */
+    uint32_t limit_times;           /* each check has so many times its time; 0: once */
     bool gateway_denied;            /* status is NULL as this user may not ask */
     bool before_start;              /* --pre */
     uint32_t peer;                  /* of a check of each peer: its index */

@@ -128,12 +128,13 @@ static void huge_pages_are_asked_for(void **state)
 static void low_memlock_is_named(void **state)
 {
     (void)state;
-    struct tb_memlock_facts m = {.known = true, .bytes = 2 * MIB, .arena_bytes = 64 * MIB};
-    expect(tb_judge_memlock(&m), TB_MARK_FINE, "this shell may lock 2097152 bytes", "");
+    struct tb_memlock_facts m = {
+        .known = true, .of_gateway = true, .bytes = 2 * MIB, .arena_bytes = 64 * MIB};
+    expect(tb_judge_memlock(&m), TB_MARK_FINE, "the gateway may lock 2097152 bytes", "");
     m.bytes--;
     expect(tb_judge_memlock(&m), TB_MARK_WRONG, "keys need", "LimitMEMLOCK=64M");
     m.bytes = 64 * MIB;
-    m.pins = m.of_gateway = true;
+    m.pins = true;
     expect(tb_judge_memlock(&m), TB_MARK_FINE, "the gateway may lock", "");
     m.bytes--;
     expect(tb_judge_memlock(&m), TB_MARK_WRONG, "RDMA pins the arena", "LimitMEMLOCK=infinity");
@@ -141,6 +142,35 @@ static void low_memlock_is_named(void **state)
     expect(tb_judge_memlock(&m), TB_MARK_FINE, "", "");
     m.known = false;
     assert_int_equal(tb_judge_memlock(&m).mark, TB_MARK_UNKNOWN);
+}
+
+/* A unit's limit is another one than that of the shell in which doctor runs. */
+static void a_limit_of_this_shell_is_not_the_gateways(void **state)
+{
+    (void)state;
+    struct tb_memlock_facts m = {.known = true, .unlimited = true, .arena_bytes = 64 * MIB};
+    expect(tb_judge_memlock(&m), TB_MARK_UNKNOWN, "LimitMEMLOCK of its unit decides: it needs 2", "");
+    m.unlimited = false;
+    expect(tb_judge_memlock(&m), TB_MARK_UNKNOWN, "LimitMEMLOCK", "");
+    m.pins = true;
+    expect(tb_judge_memlock(&m), TB_MARK_UNKNOWN, "it needs 67", "");
+}
+
+/* Root may take each congestion control, and the gateway's user may be another one. */
+static void rights_of_another_user_say_nothing(void **state)
+{
+    (void)state;
+    struct tb_congestion_facts c = {.wish = "auto",
+                                    .available = "reno cubic bbr",
+                                    .allowed = "reno cubic",
+                                    .may_all = true,
+                                    .other_user = true};
+    expect(tb_judge_congestion(&c), TB_MARK_UNKNOWN, "whether the gateway's user may take it is not known",
+           "");
+    (void)snprintf(c.allowed, sizeof c.allowed, "reno bbr");
+    expect(tb_judge_congestion(&c), TB_MARK_FINE, "bbr is offered", "");
+    (void)snprintf(c.available, sizeof c.available, "reno");
+    expect(tb_judge_congestion(&c), TB_MARK_WARNING, "bbr is not offered by the kernel", "modprobe");
 }
 
 static void a_full_disk_is_named(void **state)
@@ -275,6 +305,8 @@ int main(void)
         cmocka_unit_test(a_congestion_control_that_is_not_there_is_named),
         cmocka_unit_test(huge_pages_are_asked_for),
         cmocka_unit_test(low_memlock_is_named),
+        cmocka_unit_test(a_limit_of_this_shell_is_not_the_gateways),
+        cmocka_unit_test(rights_of_another_user_say_nothing),
         cmocka_unit_test(a_full_disk_is_named),
         cmocka_unit_test(a_wrong_owner_is_named),
         cmocka_unit_test(ports_of_rdma_are_judged),

@@ -128,12 +128,39 @@ static void a_certificate_that_is_refused_names_the_end(void **state)
     d = refused(TB_TLS_FAULT_NONE, false);
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_WRONG, "no TLS of ours", "peers.west.address");
     d.opened = true;
+    d.why = TB_STREAM_CLOSED;
     d.expires_wall_s = 10 * 24 * 3600;
     expect(tb_judge_tls(&words, &d, 24 * 3600), TB_MARK_FINE, "9 days left", "");
+    d.why = TB_STREAM_IDLE;
     d.silent = true; /* it may still refuse ours */
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_UNKNOWN, "it said nothing of ours", "");
     d.connected = false;
     expect(tb_judge_tls(&words, &d, 0), TB_MARK_SKIPPED, "", "");
+}
+
+/* A dialler is open before the peer has judged our certificate: only the peer's own end, or its own
+ * bytes, say that it accepts it. */
+static void a_cut_after_the_handshake_is_no_tick(void **state)
+{
+    (void)state;
+    struct tb_dial_facts d = refused(TB_TLS_FAULT_NONE, false);
+    d.opened = true;
+    d.why = TB_STREAM_IO;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_UNKNOWN, "ended before it accepted ours: why", "");
+    expect(tb_judge_identity(&words, &d), TB_MARK_UNKNOWN, "tombolo://west/gw ended the connection: why", "");
+    d.said = true;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    expect(tb_judge_identity(&words, &d), TB_MARK_FINE, "", "");
+    d.said = false;
+    d.why = TB_STREAM_CLOSED;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    d.bye = TB_SITE_DRAINING;
+    d.why = TB_STREAM_IO;
+    expect(tb_judge_tls(&words, &d, 0), TB_MARK_FINE, "both certificates are accepted", "");
+    d.bye = TB_OK;
+    d.silent = true;
+    d.why = TB_STREAM_IDLE;
+    expect(tb_judge_identity(&words, &d), TB_MARK_UNKNOWN, "", "");
 }
 
 static void a_wrong_identity_is_named(void **state)
@@ -153,6 +180,7 @@ static void a_wrong_identity_is_named(void **state)
     d.bye = TB_SITE_DRAINING;
     expect(tb_judge_identity(&words, &d), TB_MARK_WARNING, "wants no connection now", "");
     d.bye = TB_OK;
+    d.why = TB_STREAM_CLOSED;
     expect(tb_judge_identity(&words, &d), TB_MARK_FINE, "it is tombolo://west/gw", "");
     d.opened = false;
     expect(tb_judge_identity(&words, &d), TB_MARK_SKIPPED, "", "");
@@ -161,7 +189,8 @@ static void a_wrong_identity_is_named(void **state)
 static void a_path_that_loses_large_packets_is_named(void **state)
 {
     (void)state;
-    struct tb_dial_facts full = {.connected = true, .opened = true, .packet_bytes = 1448, .mtu = 1500};
+    struct tb_dial_facts full = {
+        .connected = true, .opened = true, .packet_bytes = 1448, .padding_bytes = 3620, .mtu = 1500};
     struct tb_dial_facts smaller[3] = {
         {.segment_bytes = 1360}, {.segment_bytes = 1200}, {.segment_bytes = 536}};
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_FINE, "1448 bytes of payload pass", "");
@@ -174,6 +203,20 @@ static void a_path_that_loses_large_packets_is_named(void **state)
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_UNKNOWN, "reset", "");
     full.refusal.fault = TB_TLS_FAULT_TRUST;
     expect(tb_judge_mtu(&words, &full, smaller, 0), TB_MARK_SKIPPED, "", "");
+}
+
+/* IPoIB and loopback have packets of 64 KiB, and no first message is that large. */
+static void a_packet_that_was_never_sent_is_no_tick(void **state)
+{
+    (void)state;
+    struct tb_dial_facts full = {
+        .connected = true, .opened = true, .packet_bytes = 14000, .padding_bytes = 14000, .mtu = 14040};
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_FINE, "14000 bytes of payload pass", "");
+    full.packet_bytes = 14001;
+    full.mtu = 65520;
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_UNKNOWN, "14000 bytes pass, and none of 14001", "");
+    full.packet_bytes = 0;
+    expect(tb_judge_mtu(&words, &full, NULL, 0), TB_MARK_UNKNOWN, "", "");
 }
 
 /* ---- of links[] ---- */
@@ -192,6 +235,31 @@ static void a_link_says_why_it_is_down(void **state)
     expect(tb_judge_link(&words, row), TB_MARK_WRONG, "dialling, dns-failed", "peers.SITE.address");
     json_decref(row);
     expect(tb_judge_link(&words, NULL), TB_MARK_WRONG, "knows no peer west", "tombolo reload");
+}
+
+/* docs/control.md: rtt_ms of 0 is not known. */
+static void a_link_says_no_number_that_it_does_not_know(void **state)
+{
+    (void)state;
+    json_t *row = json_pack("{s:s, s:s, s:f}", "state", "up", "reason", "", "rtt_ms", 0.0);
+    struct tb_finding f = tb_judge_link(&words, row);
+    expect(f, TB_MARK_FINE, "up", "");
+    assert_null(strstr(f.text, "there and back"));
+    assert_null(strstr(f.text, " for "));
+    json_decref(row);
+}
+
+static void a_link_without_its_fields_is_not_known(void **state)
+{
+    (void)state;
+    json_t *row = json_pack("{s:s}", "state", "up");
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_object_set_new(row, "reason", json_integer(0));
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_object_set_new(row, "reason", json_string(""));
+    json_object_del(row, "state");
+    expect(tb_judge_link(&words, row), TB_MARK_UNKNOWN, "does not say", "");
+    json_decref(row);
 }
 
 static void clocks_are_compared(void **state)
@@ -259,9 +327,13 @@ int main(void)
         cmocka_unit_test(a_closed_port_is_no_silence),
         cmocka_unit_test(the_connection_that_came_furthest_speaks),
         cmocka_unit_test(a_certificate_that_is_refused_names_the_end),
+        cmocka_unit_test(a_cut_after_the_handshake_is_no_tick),
         cmocka_unit_test(a_wrong_identity_is_named),
         cmocka_unit_test(a_path_that_loses_large_packets_is_named),
+        cmocka_unit_test(a_packet_that_was_never_sent_is_no_tick),
         cmocka_unit_test(a_link_says_why_it_is_down),
+        cmocka_unit_test(a_link_says_no_number_that_it_does_not_know),
+        cmocka_unit_test(a_link_without_its_fields_is_not_known),
         cmocka_unit_test(clocks_are_compared),
         cmocka_unit_test(throughput_that_was_not_measured_is_not_known),
         cmocka_unit_test(a_right_that_is_missing_is_named),
