@@ -1,4 +1,6 @@
-/* system_names.h - names of files that are new, and that a crash does not take away. Threads: any. */
+/* system_names.h - names of files that are new, and that a crash does not take away.
+ *
+ * Threads: any. */
 #ifndef TB_BASE_SYSTEM_NAMES_H
 #define TB_BASE_SYSTEM_NAMES_H
 

@@ -4,6 +4,7 @@ import _thread
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -44,12 +45,44 @@ class Gate:
 
     def wait(self, seconds: float = -1) -> None:
         if not self._is_set and self._lock.acquire(timeout=seconds):
-            self._lock.release()
+            with contextlib.suppress(RuntimeError): # a second set() has just opened it
+                self._lock.release()
+
+
+class Calls:
+    """The calls under way, so that the thing that they use is freed behind the last of them."""
+
+    def __init__(self) -> None:
+        self._turn, self._threads = new_lock(), dict[object, int]()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """call() looks up what it uses: it is counted by then."""
+        this = object()
+        try:
+            with self._turn:
+                self._threads[this] = threading.get_ident()
+            return call()
+        finally:
+            self._threads.pop(this, None)
+
+    def in_this_thread(self) -> bool:
+        return threading.get_ident() in list(self._threads.values())
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Until no other thread is in a call. wake() ends a call that has begun, so it is repeated."""
+        this = threading.get_ident()
+        while True:
+            with self._turn:
+                if all(thread == this for thread in list(self._threads.values())):
+                    return
+            wake()
+            time.sleep(0.005)
 
 
 def beside(call: Callable[[], T], interrupted: Callable[[Gate], None]) -> T:
-    """call() in a thread of its own, so that KeyboardInterrupt reaches the main thread. That one calls
-    interrupted(ended) then: `ended` is set once call() has ended. From another thread it is called as it is."""
+    """call() in a thread of its own, so that a signal's handler runs in the main thread meanwhile. Where the handler
+    raises, as for Ctrl-C, the main thread calls interrupted(ended): `ended` is set once call() has ended. Another
+    thread runs call() itself."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     result: list[T] = []
@@ -57,8 +90,8 @@ def beside(call: Callable[[], T], interrupted: Callable[[Gate], None]) -> T:
     go, ended, given_up = Gate(), Gate(), False
 
     def run() -> None:
-        go.wait()
         try:
+            go.wait()
             if not given_up:
                 result.append(call())
         except BaseException as error: # goes to the caller
@@ -73,7 +106,7 @@ def beside(call: Callable[[], T], interrupted: Callable[[Gate], None]) -> T:
         go.set()
         while not ended.is_set(): # a signal that comes just before a wait does not end that one
             ended.wait(0.25)
-    except KeyboardInterrupt:
+    except BaseException: # a handler may raise anything
         given_up = not go.is_set() # then it has called nothing, and will not
         go.set()
         if not given_up:
@@ -85,3 +118,26 @@ def beside(call: Callable[[], T], interrupted: Callable[[Gate], None]) -> T:
         finally:
             failed.clear() # or the error holds itself, and with it all that the caller had
     return result[0]
+
+
+def beside_or_undone(call: Callable[[], T], undo: Callable[[T], None], interrupted: Callable[[Gate], None]) -> T:
+    """beside(). An interrupted caller never gets the result: undo(result) then, also where call() ends later."""
+    turn, given_up = threading.Lock(), False
+    done: list[T] = []
+
+    def run() -> T:
+        result = call()
+        with turn:
+            done.append(result)
+            if given_up:
+                undo(result)
+        return result
+
+    def stopped(ended: Gate) -> None:
+        nonlocal given_up
+        with turn:
+            given_up = True
+            if done:
+                undo(done[0])
+        interrupted(ended)
+    return beside(run, stopped)

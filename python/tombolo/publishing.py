@@ -43,7 +43,11 @@ class Publisher:
         self._gather, self._codec, self._shard = gather, codec, shard
         self._turn = new_lock()
         self._session = Session(gateway_address(gateway), **session_options)
-        self._run = self._session.run_open(model, run_key(run))
+        try:
+            self._run = self._session.run_open(model, run_key(run))
+        except BaseException:
+            self._session.close()
+            raise
         self._registration: Registration | None = None
         self._signature: list[Any] = []
         self._views: list[View] = []
@@ -76,8 +80,8 @@ class Publisher:
                     refill(old, new)
             return
         if self._registration is not None:
-            self._registration.unregister()
-            self._registration = None
+            before, self._registration = self._registration, None # first: an interrupt leaves none that has ended
+            before.unregister()
         self._views, self._signature = views, signature
         if boxes is None:
             self._registration = self._session.register_views(dict(zip(named, views, strict=True)))

@@ -8,7 +8,9 @@ import atexit
 import contextlib
 import ctypes
 import errno
+import functools
 import gc
+import itertools
 import math
 import os
 import select
@@ -20,8 +22,8 @@ from ctypes import byref, c_char, c_char_p, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
 from . import library as c
-from .calls import Gate, beside
-from .library import AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, END, FORKED, GATEWAY_AWAY, HOLDS, LATEST, NOT_FOUND, SHADOW
+from .calls import Calls, Gate, T, beside, beside_or_undone, new_lock
+from .library import AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, END, FORKED, GATEWAY_AWAY, HOLDS, LATEST, NOT_FOUND, OK, SHADOW
 from .library import PROVE_ASKED, TIMEOUT, TOO_LARGE, WAIT_FOREVER, ActivateInfo, Again, Error, Forked, PublishInfo, RunInfo
 from .library import Uid, VersionInfo
 from .library import check, lib, text_of, unsigned
@@ -36,8 +38,10 @@ _living: set["Session"] = set() # that are open
 def _close_all() -> None:
     """Before Python frees the memory that others read."""
     for session in list(_living):
-        with contextlib.suppress(BufferError):
+        try:
             session.close()
+        except BaseException: # an array of a view is still there: the session and its memory stay until the process has ended
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
 
 
 class _Owned:
@@ -61,34 +65,36 @@ class _Owned:
 class Registration(_Owned):
     """Tensors registered once; their memory is kept alive until unregister() has returned."""
 
-    def __init__(self, session: "Session", handle: c_void_p, keep: list[tuple[Any, ...]], read_only: str | None = None) -> None:
+    def __init__(self, session: "Session", handle: c_void_p, key: int, count: int, read_only: str | None = None) -> None:
         super().__init__(session, handle)
-        self._count, self.read_only = len(keep), read_only # the name of a tensor that nobody may write to
-        session._kept[handle.value] = keep
+        self._key, self._count = key, count
+        self.read_only = read_only # the name of a tensor that nobody may write to
 
     def __repr__(self) -> str:
         return f"<tombolo.Registration of {self._count} tensors, {self._state}>"
 
     def unregister(self) -> None:
+        def unregister() -> int: # all of it, also where the caller is interrupted
+            status: int = lib.tb_unregister(self._handle)
+            if status == OK:
+                self._own = None
+                self._session._kept.pop(self._key, None)
+            return status
         if self._own is not None:
-            handle = self._handle
-            self._session._ask(lambda: lib.tb_unregister(handle))
-            self._session._kept.pop(handle.value, None)
-            self._own = None
+            self._session._ask(unregister)
 
     def suspend(self) -> None:
-        handle = self._handle
-        self._session._ask(lambda: lib.tb_suspend(handle))
+        self._session._ask(lambda: lib.tb_suspend(self._handle))
 
     def resume(self, buffers: Sequence[Any] | None = None) -> None:
         """buffers: where the tensors stand now, in the order of their registration; None: where they
         were."""
-        handle = self._handle
         if buffers is None:
-            self._session._ask(lambda: lib.tb_resume(handle, None, 0))
+            self._session._ask(lambda: lib.tb_resume(self._handle, None, 0))
             return
+        _ = self._handle # raises where it has ended
         places = [address_of(buffer, f"buffer {i}") for i, buffer in enumerate(buffers)]
-        kept = self._session._kept[handle.value]
+        kept = self._session._kept[self._key]
         if len(places) != len(kept):
             raise ValueError(f"{len(places)} buffers for {len(kept)} tensors")
         for i, (buffer, (_, size, *_)) in enumerate(zip(buffers, kept, strict=True)):
@@ -97,9 +103,9 @@ class Registration(_Owned):
         memories = (c_void_p * len(places))(*(address for address, _ in places))
 
         def resume() -> int:
-            status: int = lib.tb_resume(handle, memories, len(places))
+            status: int = lib.tb_resume(self._handle, memories, len(places))
             if status not in (BAD_ARGUMENT, BAD_STATE): # they stand there from now on, also where this failed
-                self._session._kept[handle.value] = [(pinned, *rest) for (_, pinned), (_, *rest) in zip(places, kept, strict=True)]
+                self._session._kept[self._key] = [(pinned, *rest) for (_, pinned), (_, *rest) in zip(places, kept, strict=True)]
             return status
         self._session._ask(resume)
 
@@ -180,23 +186,23 @@ class Subscription(_Owned):
         """The short switch. Raises Again until every member of the group has staged it. Gives its
         ActivateInfo."""
         info = ActivateInfo()
-        check(lib.tb_activate(self._handle, byref(uid), byref(info)))
+        check(self._session._run(lambda: lib.tb_activate(self._handle, byref(uid), byref(info))))
         return info
 
     def _end_what_went(self, uid: Uid) -> None:
         """A version that ended is not in staging any more."""
         if self._own is None or self._session._handle is None:
             return
-        if lib.tb_staged_item(self._own, byref(uid), 0, byref(c.RawItem())) == NOT_FOUND:
+        if self._session._run(lambda: lib.tb_staged_item(self._handle, byref(uid), 0, byref(c.RawItem()))) == NOT_FOUND:
             with contextlib.suppress(BufferError): # it has gone, although something uses it
                 self._views.end(uid)
 
     def release(self, uid: Uid) -> None:
         """Views of the version end. While an array or a slice of a view is still there, this raises
         BufferError, and the version stays."""
-        handle = self._handle
+        _ = self._handle # raises where it has ended
         self._views.end(uid)
-        self._session._ask(lambda: lib.tb_release(handle, byref(uid)))
+        self._session._ask(lambda: lib.tb_release(self._handle, byref(uid)))
 
     def items(self, uid: Uid) -> Iterator[Item]:
         """Gives an Item for each tensor and blob."""
@@ -204,7 +210,7 @@ class Subscription(_Owned):
         index = 0
         while True:
             raw = c.RawItem()
-            status = lib.tb_staged_item(self._handle, byref(uid), index, byref(raw))
+            status = self._session._run(functools.partial(self._item, uid, index, raw))
             if status == END:
                 return
             check(status)
@@ -212,35 +218,26 @@ class Subscription(_Owned):
             yield Item(raw, self._views.new(uid, raw.bytes, raw.count) if raw.bytes and raw.count else empty)
             index += 1
 
+    def _item(self, uid: Uid, index: int, raw: c.RawItem) -> int:
+        status: int = lib.tb_staged_item(self._handle, byref(uid), index, byref(raw))
+        return status
+
     def unsubscribe(self) -> None:
         """Views of all its versions end, as with release()."""
+        def unsubscribe() -> int: # all of it, also where the caller is interrupted
+            status: int = lib.tb_unsubscribe(self._handle)
+            if status == OK:
+                self._own = None
+            return status
         if self._own is not None:
-            handle = self._handle
             self._views.end()
-            self._session._ask(lambda: lib.tb_unsubscribe(handle))
-            self._own = None
+            self._session._ask(unsubscribe)
 
 
 def _open(options: c.SessionOptions, gateway: str) -> c_void_p:
     """Interrupted, it leaves no session behind."""
-    turn, given_up = threading.Lock(), False
-    opened: list[c_void_p] = []
-
-    def connect() -> c_void_p:
-        handle = _connect(options, gateway)
-        with turn:
-            opened.append(handle)
-            if given_up:
-                lib.tb_session_close(handle)
-        return handle
-
-    def interrupted(_: Gate) -> None:
-        nonlocal given_up
-        with turn:
-            given_up = True
-            if opened:
-                lib.tb_session_close(opened[0])
-    return beside(connect, interrupted)
+    handle: c_void_p = beside_or_undone(lambda: _connect(options, gateway), lib.tb_session_close, lambda _: None)
+    return handle
 
 
 def _connect(options: c.SessionOptions, gateway: str) -> c_void_p:
@@ -309,7 +306,11 @@ class Session:
         self._own: c_void_p | None = None
         self._views: list[_Views] = [] # of its subscriptions
         self._buffers: list[weakref.ref[memoryview]] = []
-        self._kept: dict[int | None, list[tuple[Any, ...]]] = {} # of registrations: what their memory needs
+        self._kept: dict[int, list[tuple[Any, ...]]] = {} # of registrations: what their memory needs
+        self._keys = itertools.count() # not the handles: another registration may get the address of one that ended
+        self._calls, self._end = Calls(), new_lock()
+        self._ending: c_void_p | None = None # what close() has to free
+        self._is_late = False # close() came within a call of its own thread, from a signal's handler
         self.cancels = 0 # how often
         self._own = _open(options, gateway)
         _living.add(self)
@@ -331,33 +332,54 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Views into staging end, as with release(), and so do those that buffer() gave."""
-        if self._own is None:
-            return
+        """Views into staging end, as with release(), and so do those that buffer() gave. A call of another thread ends
+        as by cancel(). From a signal's handler within a call, the session ends behind that call."""
         if os.getpid() != self._pid: # the parent's: it goes on there
             self._own = None
             return
-        for views in self._views:
-            views.end()
-        handle, self._own = self._own, None # first: no call begins beside its end, and an interrupt does not end it twice
-        lib.tb_session_close(handle)
+        self._is_late = self._calls.in_this_thread()
+        if self._is_late: # _run() comes back
+            return
+        with self._end: # a second thread returns behind the first one
+            if self._own is not None:
+                for views in self._views:
+                    views.end()
+                self._ending, self._own = self._own, None # no call begins from now on. An interrupt leaves it to the next close()
+            if self._ending is not None:
+                self._free()
+
+    def _free(self) -> None:
+        self._calls.wait(lambda: lib.tb_cancel(self._ending))
+        free = lib.tb_session_close
+        handle, self._ending = self._ending, None # nothing comes between this and the call: it is freed once
+        if handle is None:
+            return
+        free(handle)
         self._kept.clear()
         _living.discard(self)
         for view in filter(None, (ref() for ref in self._buffers)):
             with contextlib.suppress(BufferError): # an array was made of it: its memory is gone all the same
                 view.release()
 
+    def _run(self, call: Callable[[], T]) -> T:
+        """call() reads handles and gives them to the library: close() frees them behind it, or it finds none."""
+        try:
+            return self._calls.run(call)
+        finally:
+            if self._is_late:
+                self.close()
+
     def _wait(self, timeout_ms: int, call: Callable[[int], int]) -> int:
         """call(ms) in slices, so that the main thread raises KeyboardInterrupt between two of them. Gives
         the last status."""
         timeout_ms = unsigned("timeout_ms", timeout_ms, c_uint32)
         if timeout_ms == 0 or threading.current_thread() is not threading.main_thread():
-            return call(timeout_ms)
+            return self._run(lambda: call(timeout_ms))
         cancels = self.cancels
         end = math.inf if timeout_ms == WAIT_FOREVER else time.monotonic() + timeout_ms / 1000
         while True:
             began = time.monotonic()
-            status = call(max(1, int(min(_SLICE_MS, (end - began) * 1000))))
+            status = self._run(functools.partial(call, max(1, int(min(_SLICE_MS, (end - began) * 1000)))))
             now = time.monotonic()
             if status not in (AGAIN, TIMEOUT, GATEWAY_AWAY) or now >= end:
                 return status
@@ -367,16 +389,20 @@ class Session:
                 time.sleep(min(_SLICE_MS / 1000, end - now))
 
     def _ask(self, call: Callable[[], int]) -> None:
-        """check(call()), for a call that the gateway may keep waiting. KeyboardInterrupt cancels it, and waits for its end."""
-        def interrupted(ended: Gate) -> None:
-            while not ended.is_set(): # it may not have begun
-                self.cancel()
-                ended.wait(0.05)
-        beside(lambda: check(call()), interrupted) # of one thread is the sentence of its failed call
+        """check(call()), for a call that the gateway may keep waiting. An interrupt cancels it, and waits for its end."""
+        beside(lambda: self._check(call), self._cancel_until)
+
+    def _check(self, call: Callable[[], int]) -> None:
+        self._run(lambda: check(call())) # of one thread is the sentence of its failed call
+
+    def _cancel_until(self, ended: Gate) -> None:
+        while not ended.is_set(): # it may not have begun
+            self.cancel()
+            ended.wait(0.05)
 
     def fileno(self) -> int:
         """For select and asyncio: readable when something that was asked for may have changed."""
-        descriptor: int = lib.tb_session_eventfd(self._handle)
+        descriptor: int = self._run(lambda: lib.tb_session_eventfd(self._handle))
         return descriptor
 
     def wait_readable(self, seconds: float) -> bool:
@@ -387,7 +413,7 @@ class Session:
 
     def cancel(self) -> None:
         self.cancels += 1 # a wait may be between two slices
-        lib.tb_cancel(self._handle)
+        self._run(lambda: lib.tb_cancel(self._handle))
 
     def status(self, what: str = "session") -> str:
         """JSON text: "session", "site", or "tensors UID" of a version."""
@@ -416,7 +442,7 @@ class Session:
         """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its
         memory is freed then: arrays of it must not be used any more."""
         memory = c_void_p()
-        check(lib.tb_buffer_new(self._handle, unsigned("count", count), byref(memory)))
+        self._check(lambda: lib.tb_buffer_new(self._handle, unsigned("count", count), byref(memory)))
         view = memoryview((c_char * count).from_address(memory.value or 0)).cast("B")
         self._buffers.append(weakref.ref(view))
         return view
@@ -434,9 +460,17 @@ class Session:
             desc.name, desc.dtype, desc.rank, desc.shape = name.encode(), view.dtype.encode(), len(view.shape), sizes
             desc.memory = view.address
             keep.append((view.keep, view.nbytes, sizes))
-        handle = c_void_p()
-        check(lib.tb_register(self._handle, descs, len(views), byref(handle)))
-        return Registration(self, handle, keep, next((name for name, view in views.items() if view.read_only), None))
+        return self._registered(lib.tb_register, descs, keep, next((name for name, view in views.items() if view.read_only), None))
+
+    def _registered(self, register: Callable[..., int], descs: Any, keep: list[tuple[Any, ...]], read_only: str | None) -> Registration:
+        handle, key = c_void_p(), next(self._keys)
+        self._kept[key] = keep # first: an interrupt may come as soon as the library has it
+        try:
+            self._check(lambda: register(self._handle, descs, len(descs), byref(handle)))
+        except Error:
+            self._kept.pop(key, None)
+            raise
+        return Registration(self, handle, key, len(keep), read_only)
 
     def register_slices(self, slices: Sequence[tuple[Any, ...]]) -> Registration:
         """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis,
@@ -459,9 +493,7 @@ class Session:
             desc.memory = view.address
             desc.split_axis, desc.split_count = box.split_axis, box.split_count
             keep.append((view.keep, view.nbytes, sizes))
-        handle = c_void_p()
-        check(lib.tb_register_slices(self._handle, descs, len(boxes), byref(handle)))
-        return Registration(self, handle, keep, next((box.name for box, view in zip(boxes, views, strict=True) if view.read_only), None))
+        return self._registered(lib.tb_register_slices, descs, keep, next((box.name for box, view in zip(boxes, views, strict=True) if view.read_only), None))
 
     def run_open(self, model: str, key: str) -> RunInfo:
         info = RunInfo()
@@ -499,7 +531,7 @@ class Session:
         blobs = (c.BlobDesc * max(len(sizes), 1))(*(c.BlobDesc(count=size) for size in sizes))
         options = c.PublishOptions(mode=mode, model=model.encode(), shard_index=shard, registration=registration._handle,
                                   blobs=blobs, blob_count=len(sizes))
-        check(lib.tb_publish_prepare(self._handle, byref(options)))
+        self._check(lambda: lib.tb_publish_prepare(self._handle, byref(options)))
 
     def unpublish(self, uid: Uid, drain_ms: int = 10000) -> None:
         drain_ms = unsigned("drain_ms", drain_ms, c_uint32)
@@ -525,7 +557,10 @@ class Session:
                                     second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu),
                                     prove=prove, home_ca=text_of(home_ca))
         handle = c_void_p()
-        self._ask(lambda: lib.tb_subscribe(self._handle, byref(options), byref(handle)))
+
+        def leave(_: None) -> None: # the member that the caller never gets
+            self._run(lambda: lib.tb_unsubscribe(handle) if self._own is not None else OK)
+        beside_or_undone(lambda: self._check(lambda: lib.tb_subscribe(self._handle, byref(options), byref(handle))), leave, self._cancel_until)
         return Subscription(self, handle, model, (registration, second))
 
     def wait(self, model: str, kind: int = LATEST, *, number: int = 0, run_order: int = 0, after: Uid | None = None,

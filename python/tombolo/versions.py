@@ -106,7 +106,7 @@ class Version:
         while True:
             slice_ms = deadline.slice_ms(what)
             try:
-                check(lib.tb_wait_site(self._session._handle, self.uid, text_of(site), state, slice_ms))
+                check(self._session._run(lambda: lib.tb_wait_site(self._session._handle, self.uid, text_of(site), state, slice_ms)))
                 return
             except Error as error:
                 deadline.goes_on(error)

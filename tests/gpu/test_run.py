@@ -72,7 +72,7 @@ def parts_come_to_one_table_and_one_json(lab):
     done = tree.run("--quick", "--json", result)
     expect(f"exit code ({done.stdout}{done.stderr})", done.returncode, 1)
     found = json.loads(result.read_text())
-    expect("facts", (found["device"], found["quick"], found["seconds"] < 120), ("Stand-in, driver 13.0", True, True))
+    expect("facts", (found["device"], found["quick"]), ("Stand-in, driver 13.0", True))
     expect("parts", {name: part["result"] for name, part in found["parts"].items()},
            {"device": "passed", "memcheck": "passed", "racecheck": "failed", "speed": "passed", "end_to_end": "skipped", "vllm": "skipped"})
     expect("why it failed", found["parts"]["racecheck"]["why"], "exit code 9: hazard in k")
@@ -99,12 +99,16 @@ def a_part_has_its_time_and_no_more(lab):
     tree, result, child = Tree(lab), lab.dir / "result.json", lab.dir / "child"
     tree.program("bench/tombolo-gpu-speed", f"sleep 1000 & echo $! >{child}; wait")
     script = tree.root / "tests/gpu/run"
-    script.write_text(script.read_text().replace('("speed", 15 if quick else 40,', '("speed", 1,'))
-    done = tree.run("--only", "speed", "--only", "device", "--json", result)
+    text = script.read_text()
+    for limit_s in (1, 4, 16, 64): # a busy machine may need longer than the limit to start a shell
+        script.write_text(text.replace('("speed", 15 if quick else 40,', f'("speed", {limit_s},'))
+        done = tree.run("--only", "speed", "--only", "device", "--json", result)
+        if child.exists() and child.read_text().strip():
+            break
     parts = json.loads(result.read_text())["parts"]
     expect("exit code", done.returncode, 1)
     expect("parts", [(name, part["result"], part["why"]) for name, part in parts.items()],
-           [("device", "passed", ""), ("speed", "failed", "not done within 1 s")])
+           [("device", "passed", ""), ("speed", "failed", f"not done within {limit_s} s")])
     pid = child.read_text().strip()
     state = pathlib.Path(f"/proc/{pid}/stat")
     expect("its child has ended", not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z", True)
