@@ -13,8 +13,8 @@ import threading
 import weakref
 
 import packages  # noqa: F401 - finds the package
+from call_world import ENVIRONMENT, Beside, Memory, seen, site_of
 from harness import PATIENCE_S, Failed, expect, main, scenario, wait_for
-from test_calls import ENVIRONMENT, Beside, Memory, seen, site_of
 
 import tombolo
 from tombolo import calls, sessions
