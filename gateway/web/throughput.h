@@ -38,7 +38,7 @@ struct tb_throughput {
 
 /* `status` is an answer that is new at now_s. */
 void tb_throughput_see(struct tb_throughput *t, double now_s, const json_t *status);
-/* So is `streams`: TCP's count comes seldom, and of hours at once when it comes first. What it grew by
+/* So is `streams`: TCP's count comes seldom, and of hours at once when it comes first. Its growth
  * between two such answers belongs to the time between them. */
 void tb_throughput_see_streams(struct tb_throughput *t, double now_s, const json_t *streams);
 /* Bytes a second in the slot that is `back` slots before that of `now_s`. False: nobody looked. */

@@ -1,10 +1,11 @@
-/* web_answers.h - the gateway's answers, kept while they are fresh, and what is remembered of
- * them.
+/* web_answers.h - the gateway's answers, kept while they are fresh, and the facts that are
+ * remembered of them.
  *
- * However many look, the gateway is asked for one thing once a second at most. "lag", "versions" and
- * "chains", which cost more, are asked seldom enough that answering takes 1 % of a core at most: an
- * answer that took 50 ms is fresh for 5 s. So does a question that failed by its time, whichever. A
- * probe alone asks at once. Nobody looks: nothing is asked.
+ * The gateway is asked for one thing once a second at most, however many readers there are. "lag",
+ * "versions" and "chains", which cost more, are asked seldom enough that answering takes 1 % of a
+ * core at most: an answer that took 50 ms is fresh for 5 s. A question that failed by its time
+ * waits as long as such an answer, whichever it was. A probe alone asks at once. Without a reader
+ * nothing is asked.
  *
  * A shell. Not safe for threads: its owner has a lock. */
 #ifndef TB_GATEWAY_WEB_ANSWERS_H
@@ -36,8 +37,8 @@ struct tb_web_answers {
 /* TB_SITE_NOMEM. `control` outlives it. */
 TB_MUST_USE enum tb_status tb_web_answers_open(struct tb_web_answers *answers, const char *control);
 void tb_web_answers_close(struct tb_web_answers *answers);
-/* Asks for those of `wanted` (bits) that are not fresh, and for status; 2 s at most. What finds no
- * time keeps its last answer, and has its turn at the next refresh. */
+/* Asks for those of `wanted` (bits) that are not fresh, and for status; 2 s at most. A question
+ * that finds no time keeps its last answer, and has its turn at the next refresh. */
 void tb_web_answers_refresh(struct tb_web_answers *answers, unsigned wanted);
 /* Asks for status, fresh or not: for a probe. */
 void tb_web_answers_probe(struct tb_web_answers *answers);

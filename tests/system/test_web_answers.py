@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """When tombolo-web asks its gateway, and what it says meanwhile: a probe answers of now, a question
-that hangs holds up nobody for long, and an update goes out whoever asked (P7, P10).
+that hangs holds up nobody for long, and an update goes out also where another reader asked (P7,
+P10).
 
 A stand-in answers, because no real gateway hangs or takes a set time.
 
@@ -74,7 +75,7 @@ def a_question_that_hangs_is_asked_seldom(lab):
 
 
 @scenario
-def an_update_goes_out_whoever_asked(lab):
+def an_update_goes_out_after_another_reader_asked(lab):
     """All that the page needs is fresh by the probes of others, but for lag, which is asked once."""
     with stand_in(lab, lag=slowly("lag", 0.3)) as (gateway, get, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)

@@ -136,7 +136,7 @@ static void the_way_of_bytes_has_its_series(void **state)
 
 /* A chunk counts as decoded bytes at once and as sent ones while it drains, so a difference of them
  * falls. Prometheus takes a counter that falls for one that began anew. */
-static void what_falls_is_no_counter(void **state)
+static void a_value_that_falls_is_no_counter(void **state)
 {
     (void)state;
     static const char *const sent[] = {"30", "40", "120"};
@@ -253,7 +253,7 @@ int main(void)
         cmocka_unit_test(a_gateway_that_is_silent_is_not_up),
         cmocka_unit_test(each_field_has_its_series),
         cmocka_unit_test(the_way_of_bytes_has_its_series),
-        cmocka_unit_test(what_falls_is_no_counter),
+        cmocka_unit_test(a_value_that_falls_is_no_counter),
         cmocka_unit_test(a_group_has_the_worst_of_its_members),
         cmocka_unit_test(an_unknown_value_has_no_series),
         cmocka_unit_test(a_name_cannot_end_its_label),

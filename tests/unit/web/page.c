@@ -53,7 +53,7 @@ static void a_link_that_is_down_is_said(void **state)
     free(page);
 }
 
-static void what_is_not_known_is_unknown(void **state)
+static void a_row_that_is_not_known_is_unknown(void **state)
 {
     (void)state;
     char *page =
@@ -137,7 +137,7 @@ static void health_names_what_to_look_at(void **state)
 }
 
 /* A field that is missing, or of another type, is neither well nor a fault. */
-static void what_the_gateway_does_not_say_is_unknown(void **state)
+static void a_field_that_is_not_said_is_unknown(void **state)
 {
     (void)state;
     static const char *const shapes[] = {
@@ -331,11 +331,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_verdict_is_one_sentence),
         cmocka_unit_test(a_link_that_is_down_is_said),
-        cmocka_unit_test(what_is_not_known_is_unknown),
+        cmocka_unit_test(a_row_that_is_not_known_is_unknown),
         cmocka_unit_test(no_answer_is_not_all_well),
         cmocka_unit_test(groups_say_what_is_proven),
         cmocka_unit_test(health_names_what_to_look_at),
-        cmocka_unit_test(what_the_gateway_does_not_say_is_unknown),
+        cmocka_unit_test(a_field_that_is_not_said_is_unknown),
         cmocka_unit_test(each_row_is_reached_by_links),
         cmocka_unit_test(links_of_a_pager_are_pages),
         cmocka_unit_test(a_pair_that_is_fine_has_a_tick),

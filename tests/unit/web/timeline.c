@@ -57,7 +57,7 @@ static void a_time_is_that_of_the_first_answer_that_says_it(void **state)
     tb_free(s);
 }
 
-static void what_happened_while_nobody_looked_has_no_time(void **state)
+static void an_event_that_nobody_saw_has_no_time(void **state)
 {
     (void)state;
     struct tb_sightings *s = tb_calloc(1, sizeof *s);
@@ -72,7 +72,7 @@ static void what_happened_while_nobody_looked_has_no_time(void **state)
 }
 
 /* During an outage nothing is known of a site; its end is no time of arrival. */
-static void what_happened_during_an_outage_has_no_time(void **state)
+static void an_event_during_an_outage_has_no_time(void **state)
 {
     (void)state;
     struct tb_sightings *s = tb_calloc(1, sizeof *s);
@@ -322,8 +322,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_time_is_that_of_the_first_answer_that_says_it),
-        cmocka_unit_test(what_happened_while_nobody_looked_has_no_time),
-        cmocka_unit_test(what_happened_during_an_outage_has_no_time),
+        cmocka_unit_test(an_event_that_nobody_saw_has_no_time),
+        cmocka_unit_test(an_event_during_an_outage_has_no_time),
         cmocka_unit_test(an_old_version_that_is_new_to_an_answer_has_no_time),
         cmocka_unit_test(a_version_that_stays_keeps_its_row),
         cmocka_unit_test(rows_and_sites_are_bounded),
