@@ -229,12 +229,13 @@ def a_tab_that_is_hidden_asks_nothing(lab):
 
 @scenario
 def the_page_is_useful_without_a_script(lab):
-    east, west, north, _ = three_sites(lab)
+    east, west, _ = lab.east_west()
+    up(east, west)
     with web_of(east.control_socket) as (address, _), browser(lab) as chromium:
         tab = Tab(chromium, address, java_script_enabled=False)
         path = lab.weights(1)[0]
         uid = Trainer(lab, east, path).publish(1, path)
-        north.wait_holds(uid)
+        west.wait_holds(uid)
         # It comes anew by itself.
         wait_for("the page has the version", lambda: "policy 1:1" in tab.page.inner_text("body"))
         wait_for("and the verdict", lambda: "All sites have what they should have." in tab.page.inner_text("body"))

@@ -7,7 +7,6 @@ Covers: gateway/web/metrics_links.c gateway/web/metrics_readers.c gateway/web/we
 
 import contextlib
 import html.parser
-import http.client
 import json
 import os
 import pathlib
@@ -19,34 +18,8 @@ import sys
 import urllib.parse
 import urllib.request
 
-from harness import BUILD, PATIENCE_S, SOURCE, Failed, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
-
-WEB = BUILD / "gateway/web/tombolo-web"
-
-
-@contextlib.contextmanager
-def web_of(site):
-    """(a function that gets a path, the port)"""
-    process = subprocess.Popen([WEB, "--control", site.control_socket, "--listen", "127.0.0.1:0"],
-                               stdout=subprocess.PIPE, text=True)
-    try:
-        port = int(re.search(r"port (\d+),", process.stdout.readline()).group(1))
-
-        def get(path, method="GET"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-            with contextlib.closing(connection):
-                connection.request(method, path)
-                answer = connection.getresponse()
-                return answer.status, answer.read().decode(), dict(answer.getheaders())
-        get.pid = process.pid
-        yield get, port
-        process.terminate()
-        expect("exit code", process.wait(timeout=PATIENCE_S), 0)
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
+from harness import PATIENCE_S, SOURCE, Failed, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
+from web_process import web_of
 
 SERIES = re.compile(r'^([a-z_]+)(\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? -?[0-9.e+-]+$')
 

@@ -16,7 +16,7 @@ import time
 import types
 
 from harness import PATIENCE_S, SOURCE, expect, main, scenario, wait_for
-from test_web import web_of
+from web_process import web_of
 
 sys.path.append(str(SOURCE / "tests/frameworks"))
 from stand_in_gateway import Fleet, StandIn  # noqa: E402
