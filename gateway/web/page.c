@@ -111,30 +111,40 @@ static void events(FILE *out, const struct scene *s)
 static const struct {
     const char *id, *title;
     unsigned views;
-    bool half; /* two of these stand side by side where there is room */
+    bool half;      /* two of these stand side by side where there is room */
+    unsigned shows; /* answers: its age is that of the oldest of them */
     void (*write)(FILE *out, const struct scene *s);
 } sections[] = {
-    {"topology", "Links", IN(OVERVIEW) | IN(LINKS), true, topology},
-    {"throughput", "Throughput, 15 minutes", IN(OVERVIEW) | IN(LINKS), true, throughput},
-    {"sites", "Sites and models", IN(OVERVIEW), false, sites},
-    {"matrix", "Sites by models", IN(SITES), false, matrix},
-    {"lag", "Why each stands as it does", IN(SITES), false, lag},
-    {"timeline", "The way of each version", IN(OVERVIEW) | IN(VERSIONS), false, timeline},
-    {"versions", "Versions here", IN(VERSIONS), false, version_table},
-    {"links", "Each link", IN(LINKS), false, link_table},
-    {"streams", "Streams", IN(LINKS), false, streams},
-    {"groups", "Reader groups, and what they compute from", IN(OVERVIEW) | IN(READERS), false, groups},
-    {"chains", "Chains: from whom each worker reads", IN(READERS), false, chains},
-    {"health", "Health of this gateway", IN(HEALTH), false, checks},
-    {"tables", "Tables and memory", IN(HEALTH), false, tables},
-    {"events", "Events", IN(OVERVIEW) | IN(HEALTH), false, events},
+    {"topology", "Links", IN(OVERVIEW) | IN(LINKS), true, NEEDS(STATUS) | NEEDS(LAG), topology},
+    {"throughput", "Throughput, 15 minutes", IN(OVERVIEW) | IN(LINKS), true, NEEDS(STATUS), throughput},
+    {"sites", "Sites and models", IN(OVERVIEW), false, NEEDS(LAG), sites},
+    {"matrix", "Sites by models", IN(SITES), false, NEEDS(LAG), matrix},
+    {"lag", "Why each stands as it does", IN(SITES), false, NEEDS(LAG), lag},
+    {"timeline", "The way of each version", IN(OVERVIEW) | IN(VERSIONS), false, NEEDS(VERSIONS), timeline},
+    {"versions", "Versions here", IN(VERSIONS), false, NEEDS(VERSIONS), version_table},
+    {"links", "Each link", IN(LINKS), false, NEEDS(STATUS), link_table},
+    {"streams", "Streams", IN(LINKS), false, NEEDS(STREAMS), streams},
+    {"groups", "Reader groups, and what they compute from", IN(OVERVIEW) | IN(READERS), false, NEEDS(STATUS),
+     groups},
+    {"chains", "Chains: from whom each worker reads", IN(READERS), false, NEEDS(CHAINS), chains},
+    {"health", "Health of this gateway", IN(HEALTH), false, NEEDS(STATUS), checks},
+    {"tables", "Tables and memory", IN(HEALTH), false, NEEDS(STATUS), tables},
+    {"events", "Events", IN(OVERVIEW) | IN(HEALTH), false, NEEDS(EVENTS), events},
 };
+
+static double age_of(const struct tb_web_facts *facts, unsigned answers)
+{
+    double oldest_s = 0;
+    for (int i = 0; i < TB_ANSWERS; i++)
+        if ((answers & TB_ANSWER_BIT(i)) != 0 && facts->ages_s[i] > oldest_s) oldest_s = facts->ages_s[i];
+    return oldest_s;
+}
 
 static void write_section(FILE *out, size_t at, const struct scene *s)
 {
     (void)fprintf(out, "<section id=\"%s\"%s><h2>%s ", sections[at].id,
                   sections[at].half ? " class=\"half\"" : "", sections[at].title);
-    tb_markup_age(out, s->facts->age_s);
+    tb_markup_age(out, age_of(s->facts, sections[at].shows));
     (void)fputs("</h2>\n", out);
     sections[at].write(out, s);
     (void)fputs("</section>\n", out);

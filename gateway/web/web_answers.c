@@ -169,6 +169,7 @@ void tb_web_answers_facts(const struct tb_web_answers *a, unsigned wanted, struc
         if ((wanted & TB_ANSWER_BIT(i)) == 0 || a->of[i].json == NULL) continue;
         json[i] = a->of[i].json;
         const double age_s = seconds(tb_time_since(a->of[i].answered_at, now));
+        f->ages_s[i] = age_s;
         if (age_s > f->age_s) f->age_s = age_s;
     }
     f->pace_s =

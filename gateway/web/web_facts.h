@@ -30,11 +30,12 @@ struct tb_web_facts {
     const struct tb_stage_times *stage_times;
     const struct tb_throughput *throughput;
     const struct tb_sightings *sightings;
-    double age_s;   /* of the oldest of these answers */
-    double pace_s;  /* from one update to the next */
-    double now_s;   /* on the clock of `throughput` and `sightings` */
-    double wall_ms; /* since 1970 */
-    bool silent;    /* the gateway does not answer now: the answers are its last ones */
+    double ages_s[TB_ANSWERS]; /* of each of these answers */
+    double age_s;              /* of the oldest of them */
+    double pace_s;             /* from one update to the next */
+    double now_s;              /* on the clock of `throughput` and `sightings` */
+    double wall_ms;            /* since 1970 */
+    bool silent;               /* the gateway does not answer now: the answers are its last ones */
 };
 
 /* "" where there is no such text. */

@@ -21,7 +21,6 @@ import urllib.request
 from harness import PATIENCE_S, SOURCE, Failed, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
 from web_process import web_of
 
-
 SERIES = re.compile(r'^([a-z_]+)(\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? -?[0-9.e+-]+$')
 
 

@@ -1,4 +1,4 @@
-"""tombolo-web of a site, as a process."""
+"""A tombolo-web of its own for a test, and a way to ask it."""
 
 import contextlib
 import http.client

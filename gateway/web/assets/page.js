@@ -6,6 +6,10 @@
 const live = document.getElementById("live");
 let last = null; // the newest update: INSTANCE-NUMBER
 let heardAt = performance.now();
+let openedAt = heardAt; // when the stream of updates was asked for
+let updates = null, again = 0; // the stream; the timer of the next try
+let lost = false; // it broke, and no update has come since
+let resumes = false; // nobody looked: updates that did not come are not missed
 let missed = 0, missedAt = -Infinity; // how many updates did not come, and when that was seen
 let state = "";
 
@@ -70,16 +74,18 @@ function count(id) {
     return;
   }
   const gap = Number(number) - Number(was) - 1;
-  if (gap > 0) [missed, missedAt] = [gap, performance.now()];
+  if (gap > 0 && !resumes) [missed, missedAt] = [gap, performance.now()];
+  resumes = false;
   last = id;
 }
 
 function words() {
   const page = document.getElementById("page");
-  const silent_s = (performance.now() - heardAt) / 1e3;
+  const silent_s = (performance.now() - Math.max(heardAt, openedAt)) / 1e3;
   const late = silent_s > 3 * Number(page.dataset.pace || 1) + 3;
-  document.documentElement.classList.toggle("cut", late);
-  if (late) tell(`tombolo-web has said nothing for a while: what you see is old`);
+  document.documentElement.classList.toggle("cut", late || lost);
+  if (lost) tell("The connection to tombolo-web is cut: what you see is old");
+  else if (late) tell(`tombolo-web has said nothing for a while: what you see is old`);
   else if (performance.now() - missedAt < 15000) tell(`Live again: ${missed} updates were missed`);
   else if (last !== null) tell("Live");
 }
@@ -99,12 +105,39 @@ function tick() {
   words();
 }
 
-const updates = new EventSource(document.body.dataset.updates);
-updates.addEventListener("page", (event) => {
-  heardAt = performance.now();
-  count(event.lastEventId);
-  show(event.data);
+// An answer other than 200 (there are too many, or a proxy says so) ends an EventSource for good.
+function broke() {
+  lost = true;
   words();
-});
-setInterval(tick, 1000);
+  if (updates.readyState !== EventSource.CLOSED) return; // it tries again by itself
+  updates = null;
+  again = setTimeout(listen, 3000 + 2000 * Math.random());
+}
+
+function listen() {
+  clearTimeout(again);
+  if (document.hidden || updates !== null) return;
+  openedAt = performance.now();
+  updates = new EventSource(document.body.dataset.updates);
+  updates.addEventListener("page", (event) => {
+    heardAt = performance.now();
+    lost = false;
+    count(event.lastEventId);
+    show(event.data);
+    words();
+  });
+  updates.onerror = broke;
+}
+
+// A tab that nobody sees asks for nothing.
+function pause() {
+  clearTimeout(again);
+  updates?.close();
+  updates = null;
+  resumes = true;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? pause() : listen()));
+setInterval(() => document.hidden || tick(), 1000);
 mark();
+listen();

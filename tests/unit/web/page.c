@@ -94,6 +94,23 @@ static void no_answer_is_not_all_well(void **state)
     free(page);
 }
 
+/* Costly answers are asked seldom; the others are no older for that. */
+static void a_section_is_as_old_as_its_answers(void **state)
+{
+    (void)state;
+    char *page = page_of(&(struct answers_text){.status = "{" STATUS "}",
+                                                .lag = "{\"lag\": []}",
+                                                .streams = "{\"links\": []}",
+                                                .age_s = 25,
+                                                .ages_s = {[TB_ANSWER_LAG] = 25, [TB_ANSWER_STREAMS] = 2}},
+                         "/links");
+    expect_words(page, "Each link <small class=\"age\">as of <time data-age=\"0.0\">");
+    expect_words(page, "Streams <small class=\"age\">as of <time data-age=\"2.0\">");
+    expect_words(page,
+                 "<h2>Links <small class=\"age\">as of <time data-age=\"25.0\">"); /* its drawing has lag */
+    free(page);
+}
+
 static void groups_say_what_is_proven(void **state)
 {
     (void)state;
@@ -339,6 +356,7 @@ int main(void)
         cmocka_unit_test(each_row_is_reached_by_links),
         cmocka_unit_test(links_of_a_pager_are_pages),
         cmocka_unit_test(a_pair_that_is_fine_has_a_tick),
+        cmocka_unit_test(a_section_is_as_old_as_its_answers),
         cmocka_unit_test(no_text_becomes_markup),
         cmocka_unit_test(another_shape_is_no_crash),
         cmocka_unit_test(paths_are_those_alone),

@@ -20,19 +20,20 @@ char *page_of(const struct answers_text *t, const char *path)
     struct tb_page_place place;
     json_t *all[] = {parsed(t->status),  parsed(t->lag),    parsed(t->versions),
                      parsed(t->streams), parsed(t->chains), parsed(t->events)};
-    const struct tb_web_facts facts = {.status = all[0],
-                                       .lag = all[1],
-                                       .versions = all[2],
-                                       .streams = all[3],
-                                       .chains = all[4],
-                                       .events = all[5],
-                                       .throughput = t->throughput,
-                                       .sightings = t->sightings,
-                                       .now_s = t->now_s,
-                                       .wall_ms = t->wall_ms,
-                                       .age_s = t->age_s,
-                                       .pace_s = 1,
-                                       .silent = t->silent};
+    struct tb_web_facts facts = {.status = all[0],
+                                 .lag = all[1],
+                                 .versions = all[2],
+                                 .streams = all[3],
+                                 .chains = all[4],
+                                 .events = all[5],
+                                 .throughput = t->throughput,
+                                 .sightings = t->sightings,
+                                 .now_s = t->now_s,
+                                 .wall_ms = t->wall_ms,
+                                 .age_s = t->age_s,
+                                 .pace_s = 1,
+                                 .silent = t->silent};
+    memcpy(facts.ages_s, t->ages_s, sizeof facts.ages_s);
     assert_true(tb_page_find(path, &place));
     FILE *out = open_memstream(&text, &count);
     assert_non_null(out);

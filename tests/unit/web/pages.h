@@ -11,6 +11,7 @@ struct answers_text {
     const struct tb_throughput *throughput;
     const struct tb_sightings *sightings;
     double now_s, wall_ms, age_s;
+    double ages_s[TB_ANSWERS];
     bool silent;
 };
 
