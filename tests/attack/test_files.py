@@ -165,8 +165,8 @@ def ends_with(site, what, why):
         raise Failed(f"{what}: the log does not say \"{why}\":\n{text}")
 
 
-READS = ["status", "versions", "streams", "lag", "chains", "config", "digests", "events"]
-CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "drain", "verify", "audit", "reload", "backup", "pause", "resume", "gc"]
+READS = ["status", "versions", "streams", "lag", "chains", "config", "events"]
+CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "drain", "verify", "audit", "reload", "backup", "pause", "resume", "gc", "digests"]
 
 
 @scenario

@@ -51,15 +51,15 @@ def a_report_has_no_secret_of_the_site(lab):
     east.wait_link("west")
     trainer = Trainer(lab, east, lab.weights(1)[0])
     west.wait_holds(trainer.publish(1))
-    said = (lab.dir / "word").name + secrets.token_hex(40)
-    refused = east.cli("pause", "peer", said[:60], check=False)
-    expect("a name that is none", refused.returncode, 1)
+    said = "w" + secrets.token_hex(20)
+    east.cli("pause", "model", "policy", "--reason", f"the password: {said} of ann")
     answer, files = reported(east, lab)
     expect("what it lacks", (answer["missing"], sorted(answer["files"])), ([], sorted([*ANSWERS, "machine.txt"])))
     expect("what it has", [json.loads(files["status.json"])["site"], len(json.loads(files["lag.json"])["lag"])], ["east", 2])
     for words, name in (("disk:", "config.yaml"), ("link.up", "events.jsonl"), ("kernel: Linux", "machine.txt"), ("tcp_wmem", "machine.txt")):
         expect(f"{words} in {name}", words in files[name], True)
-    known = secrets_of(lab)
+    expect("the pause", '"model": "policy"' in files["status.json"].split('"pauses"')[1], True)
+    known = {**secrets_of(lab), said: "a reason"}
     if len(known) < 5:
         raise Failed(f"the lab has no keys: {known}")
     for secret, path in known.items():

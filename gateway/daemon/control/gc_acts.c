@@ -16,6 +16,7 @@
 struct gc {
     uint64_t ticket;
     json_t *reply; /* the control socket's too */
+    bool dry;
 };
 
 static bool put(json_t *o, const char *key, json_t *v)
@@ -50,6 +51,12 @@ static bool versions_put(struct tb_daemon *d, json_t *reply)
 static void answer(struct tb_daemon *d, void *user, struct tb_audit_query *q, enum tb_status status)
 {
     struct gc *g = user;
+    uint32_t evicted = 0;
+    if (status == TB_OK && !g->dry) {
+        TB_MOOT(tb_catalog_clear(d->catalog, tb_clock_now(), &evicted));
+        tb_daemon_wake(d);
+        tb_log(TB_LOG_INFO, "gc.done", "versions=%u", evicted);
+    }
     const bool told = put(g->reply, "audit_rows", json_integer((json_int_t)q->old_rows));
     tb_control_release(d->control, g->ticket, status != TB_OK || told ? status : TB_SITE_NOMEM);
     json_decref(g->reply);
@@ -65,7 +72,7 @@ static enum tb_status audit_ask(struct tb_daemon *d, json_t *reply, bool dry)
     struct gc *g = tb_calloc(1, sizeof *g);
     if (q == NULL || g == NULL) goto undo;
     q->question = dry ? TB_AUDIT_COUNTS_OLD : TB_AUDIT_DROPS_OLD;
-    *g = (struct gc){.ticket = tb_control_ticket(d->control), .reply = json_incref(reply)};
+    *g = (struct gc){.ticket = tb_control_ticket(d->control), .reply = json_incref(reply), .dry = dry};
     status = tb_audit_ask(d, q, answer, g);
     if (status == TB_OK) return TB_AGAIN;
     json_decref(reply);
@@ -80,13 +87,7 @@ enum tb_status tb_gc_command(void *user, const json_t *request, json_t *reply, c
 {
     struct tb_daemon *d = user;
     const bool dry = json_is_true(json_object_get(request, "dry_run"));
-    uint32_t evicted = 0;
     (void)error;
     if (!versions_put(d, reply) || !put(reply, "dry_run", json_boolean(dry))) return TB_SITE_NOMEM;
-    const enum tb_status status = audit_ask(d, reply, dry);
-    if (status != TB_AGAIN || dry) return status;
-    TB_MOOT(tb_catalog_clear(d->catalog, tb_clock_now(), &evicted));
-    tb_daemon_wake(d);
-    tb_log(TB_LOG_INFO, "gc.done", "versions=%u", evicted);
-    return TB_AGAIN;
+    return audit_ask(d, reply, dry);
 }

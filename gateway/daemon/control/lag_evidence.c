@@ -110,8 +110,9 @@ static void of_room(struct tb_daemon *d, const struct tb_site_lag *l, char out[T
                        (unsigned long long)budget.largest_free_bytes);
 }
 
-static void of_shards(const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+static void of_shards(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
+    (void)d;
     if (l->copy == NULL)
         (void)snprintf(out, TB_EVIDENCE_BYTES, "none of its shards is here");
     else
@@ -269,7 +270,7 @@ static void of_source(struct tb_daemon *d, const struct tb_site_lag *l, char out
 }
 
 /* Of a version that came from home ahead of its signature nobody else is to be named. */
-static void of_signature(const struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+static void of_signature(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     const struct tb_version_key *key = &l->own->unsigned_key;
     if (!tb_id_is_zero(&key->uid))
@@ -282,65 +283,63 @@ static void of_signature(const struct tb_daemon *d, const struct tb_site_lag *l,
                        l->model->home.text);
 }
 
+static void of_store(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    (void)l;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%u rows wait for %s", tb_persist_waiting(d),
+                   d->config->store_path);
+}
+
+static void of_live(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    (void)tb_live_status_evidence(d, &l->model->name, out, TB_EVIDENCE_BYTES);
+}
+
+static void of_model_table(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    of_table(d, &l->model->name, out);
+}
+
+static void of_memory(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    (void)d;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s", tb_status_text(l->copy->failed));
+}
+
+static void of_verify(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    if (!of_wrong_chunk(d, l, out)) of_source(d, l, out);
+}
+
+static void of_before(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    if (!of_earlier(d, l, out)) of_source(d, l, out);
+}
+
+static void of_nothing(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    (void)d, (void)l;
+    out[0] = '\0';
+}
+
 void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
+    typedef void (*evidence_fn)(struct tb_daemon *, const struct tb_site_lag *, char *);
+    static const evidence_fn of[TB_LAG_REASON_END] = {
+        [TB_LAG_UP_TO_DATE] = of_live,       [TB_LAG_NOT_ACTIVATING] = of_live,
+        [TB_LAG_NO_SUBSCRIBER] = of_nothing, [TB_LAG_STORE] = of_store,
+        [TB_LAG_NO_ROOM] = of_room,          [TB_LAG_PUBLISHING] = of_shards,
+        [TB_LAG_BUDGET] = of_day_here,       [TB_LAG_UNSIGNED] = of_signature,
+        [TB_LAG_TABLE] = of_model_table,     [TB_LAG_RECEIVER_MEMORY] = of_memory,
+        [TB_LAG_DENIED] = of_right_here,     [TB_LAG_VERIFY] = of_verify,
+        [TB_LAG_PINNED] = of_operator,       [TB_LAG_SHARE] = of_share,
+        [TB_LAG_PAUSED] = of_pause,          [TB_LAG_MANIFESTS] = of_asking,
+        [TB_LAG_QUEUED] = of_before,         [TB_LAG_BASE] = of_before,
+    };
     TB_ASSERT(l->state.reason < TB_LAG_REASON_END);
     out[0] = '\0';
-    switch (l->state.reason) {
-    case TB_LAG_UP_TO_DATE:
-    case TB_LAG_NOT_ACTIVATING:
-        (void)tb_live_status_evidence(d, &l->model->name, out, TB_EVIDENCE_BYTES);
-        break;
-    case TB_LAG_NO_SUBSCRIBER:
-        break;
-    case TB_LAG_STORE:
-        (void)snprintf(out, TB_EVIDENCE_BYTES, "%u rows wait for %s", tb_persist_waiting(d),
-                       d->config->store_path);
-        break;
-    case TB_LAG_NO_ROOM:
-        of_room(d, l, out);
-        break;
-    case TB_LAG_PUBLISHING:
-        of_shards(l, out);
-        break;
-    case TB_LAG_BUDGET:
-        of_day_here(d, l, out);
-        break;
-    case TB_LAG_UNSIGNED:
-        of_signature(d, l, out);
-        break;
-    case TB_LAG_TABLE:
-        of_table(d, &l->model->name, out);
-        break;
-    case TB_LAG_RECEIVER_MEMORY:
-        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s", tb_status_text(l->copy->failed));
-        break;
-    case TB_LAG_DENIED:
-        of_right_here(d, l, out);
-        break;
-    case TB_LAG_VERIFY:
-        if (!of_wrong_chunk(d, l, out)) of_source(d, l, out);
-        break;
-    case TB_LAG_PINNED:
-        of_operator(d, l, out);
-        break;
-    case TB_LAG_SHARE:
-        of_share(d, l, out);
-        return;
-    case TB_LAG_PAUSED:
-        of_pause(d, l, out);
-        return;
-    case TB_LAG_MANIFESTS:
-        of_asking(d, l, out);
-        break;
-    case TB_LAG_QUEUED:
-    case TB_LAG_BASE:
-        if (!of_earlier(d, l, out)) of_source(d, l, out);
-        break;
-    default:
-        of_source(d, l, out);
-        break;
-    }
+    const evidence_fn found = of[l->state.reason];
+    (found != NULL ? found : of_source)(d, l, out);
 }
 
 /* ---- another site ---- */

@@ -106,9 +106,9 @@ static enum tb_status act(struct tb_daemon *d, const json_t *request, json_t *re
         status = tb_pause_set(d, &p);
     if (status != TB_OK && status != TB_DONE_BEFORE) return refused(&p, status, error);
     if (!answer(d, &p, dry, status == TB_OK, reply)) return TB_SITE_NOMEM;
-    if (dry || status == TB_DONE_BEFORE) return TB_OK;
-    act_log(&p);
-    return tb_answer_when_saved(d);
+    if (dry) return TB_OK;
+    if (status == TB_OK) act_log(&p);
+    return tb_answer_when_saved(d); /* also of one before, whose row may still wait */
 }
 
 enum tb_status tb_pause_acts_command(void *user, const json_t *request, json_t *reply, char *error)

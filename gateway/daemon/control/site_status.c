@@ -652,7 +652,7 @@ const struct tb_control_command tb_status_reading_commands[] = {
     {"backup", tb_audited_refusal},
     {"pause", tb_audited_refusal},
     {"resume", tb_audited_refusal},
-    {"digests", tb_status_digests},
+    {"digests", tb_audited_refusal},
     {"gc", tb_audited_refusal},
     {NULL, NULL},
 };

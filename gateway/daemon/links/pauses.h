@@ -26,8 +26,9 @@ const struct tb_store_pause *tb_pause_of_model(const struct tb_daemon *d, const 
 const struct tb_store_pause *tb_pause_of_peer(const struct tb_daemon *d, uint32_t peer);
 const struct tb_store_pause *tb_pause_find(const struct tb_pauses *p, const struct tb_name *name,
                                            bool is_peer);
-/* Counts at once, and is on its way to the store. TB_DONE_BEFORE: it is so already. TB_TOO_LARGE:
- * so many are paused. TB_SITE_STORE: no row can be written now. */
+/* Counts at once, and is on its way to the store; it counts also where that write fails, and the
+ * row waits. TB_DONE_BEFORE: it is so already, on disk or on its way. TB_TOO_LARGE: so many are
+ * paused. TB_SITE_STORE: no row can be written now. */
 TB_MUST_USE enum tb_status tb_pause_set(struct tb_daemon *d, const struct tb_store_pause *pause);
 
 #endif

@@ -12,6 +12,9 @@
 #include "gateway/cli/operator/redact.h"
 
 #define KEY_32_BYTES "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
+#define BASE64_BARE  "MC4CAQAwBQYDK2VwBCIEIGx8a1Yb3P+q9Zc0v1w5Q2k"
+#define BASE64_URL   "MC4CAQAwBQYDK2VwBCIEIGx8a1Yb3P-q9Zc0v1w5_2k"
+#define JWT          "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJlYXN0In0.c2lnbmF0dXJl-Q_x"
 #define BASE64_KEY   "MC4CAQAwBQYDK2VwBCIEIGx8a1Yb3P+q9Zc0v1w5Q2k="
 
 static void check(const char *text, bool addresses, const char *wanted)
@@ -38,8 +41,39 @@ static void secrets_go_in_each_form(void **state)
     check("https://ann:word@host/x", false, "https://" TB_REDACTED "@host/x");
     check("passphrase: hunter2\nx: 1", false, "passphrase: " TB_REDACTED "\nx: 1");
     check("{\"token\": \"a b\", \"n\": 1}", false, "{\"token\": \"" TB_REDACTED "\", \"n\": 1}");
-    check("event password=hunter2 x=1", false, "event password=" TB_REDACTED " x=1");
+    check("event password=hunter2 x=1", false, "event password=" TB_REDACTED);
     check("secret: 'a, b'", false, "secret: '" TB_REDACTED "'");
+}
+
+/* The words that follow on the same line may be the rest of the secret. */
+static void a_value_goes_whole(void **state)
+{
+    (void)state;
+    check("authorization: Bearer " JWT "\nx: 1", false, "authorization: " TB_REDACTED "\nx: 1");
+    check("passphrase: four words, no quotes\nx: 1", false, "passphrase: " TB_REDACTED "\nx: 1");
+    check("{\"password\": \"a\\\"b c\", \"n\": 1}", false, "{\"password\": \"" TB_REDACTED "\", \"n\": 1}");
+    check("secret: 'it\"s' x", false, "secret: '" TB_REDACTED "' x");
+    check("{\"secret\": \"cut \\", false, "{\"secret\": \"" TB_REDACTED);
+    check("{\"line\": \"login password=a b\", \"n\": 1}", false,
+          "{\"line\": \"login password=" TB_REDACTED "\", \"n\": 1}");
+    check("password=\nx: 1", false, "password=" TB_REDACTED "\nx: 1");
+}
+
+static void a_key_is_known_by_its_last_word(void **state)
+{
+    (void)state;
+    check("api_token: abc", false, "api_token: " TB_REDACTED);
+    check("Password: abc", false, "Password: " TB_REDACTED);
+    check("CLIENT-SECRET=abc", false, "CLIENT-SECRET=" TB_REDACTED);
+    check("{\"accessToken\": \"abc\"}", false, "{\"accessToken\": \"" TB_REDACTED "\"}");
+}
+
+static void keys_and_tokens_go_without_a_name(void **state)
+{
+    (void)state;
+    check("saw " JWT " end", false, "saw " TB_REDACTED " end");
+    check("saw " BASE64_BARE " end", false, "saw " TB_REDACTED " end");
+    check("saw " BASE64_URL ".", false, "saw " TB_REDACTED ".");
 }
 
 /* The twin: facts that a reader needs stay. */
@@ -73,6 +107,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_go_in_each_form),
+        cmocka_unit_test(a_value_goes_whole),
+        cmocka_unit_test(a_key_is_known_by_its_last_word),
+        cmocka_unit_test(keys_and_tokens_go_without_a_name),
         cmocka_unit_test(the_rest_stays_as_it_is),
         cmocka_unit_test(addresses_go_where_that_is_asked),
     };

@@ -16,6 +16,7 @@
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_share.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
 #include "wan/link/traffic/word_frames.h"
 #include "wan/send/feed.h"
 #include "wan/send/feed_landings.h"
@@ -190,6 +191,22 @@ void tb_link_in_note(struct tb_link *l, const struct tb_note *n)
         refuse(l, in, &chunk, TB_REFUSAL_LOST);
 }
 
+/* P6: of a version that is paused there nothing comes. Its landing gives its place to another one,
+ * and begins again with what is held; until then chunks that were on their way still land. */
+static struct tb_link_in *gives_place(struct tb_link *l)
+{
+    struct tb_link_in *in = l->traffic.ins;
+    while (in != NULL && (in->crossing == 0 || !tb_link_paused_there(l, &in->key.model)))
+        in = in->next;
+    return in;
+}
+
+/* A version that comes pushed has its place there already. */
+static bool waits_there(const struct tb_link *l, const struct tb_link_in *in)
+{
+    return tb_link_paused_there(l, &in->key.model) && !tb_link_is_pushed(l, &in->key.uid);
+}
+
 /* One landing's turn. True: it ended, and the list may have changed. */
 static bool in_tick(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
@@ -202,14 +219,16 @@ static bool in_tick(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
             tb_link_in_end(l, in, TB_OK);
             return true;
         }
-        if (paused) return false;
+        if (paused || waits_there(l, in)) return false;
         /* After a cut, what the old streams still bring is told first: it is not sent again
          * (P5). */
         if (!tb_link_is_up(l) || tb_link_streams_old(l) || tb_link_announced(l, &in->key.uid) == NULL)
             return false;
         /* its turn comes when one is over */
-        if (tb_link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX) return false;
+        struct tb_link_in *full = tb_link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX ? gives_place(l) : NULL;
+        if (full == NULL && tb_link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX) return false;
         if (!tb_link_may_begin(l, in) && !tb_link_take_turn(l, in, now)) return false;
+        if (full != NULL) tb_link_in_stop(l, full);
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
     }

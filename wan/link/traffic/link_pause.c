@@ -66,17 +66,22 @@ enum tb_status tb_link_on_paused(struct tb_link *l, struct tb_wire_frame *f)
     if (m.model.text[0] == '\0') l->traffic.pause.theirs = m.paused == 1;
     for (uint32_t i = 0; i < models->wanted_count; i++)
         if (tb_name_equal(&models->wanted[i], &m.model)) models->paused[i] = m.paused == 1;
+    tb_links_busy(l->links); /* its landings begin, or another one's */
     return TB_OK;
 }
 
-bool tb_links_paused_there(const struct tb_links *ls, uint32_t peer, const struct tb_name *model)
+bool tb_link_paused_there(const struct tb_link *l, const struct tb_name *model)
 {
-    TB_ASSERT(peer < ls->options.peer_count);
-    const struct tb_link *l = &ls->links[peer];
     const struct tb_link_models *m = &l->traffic.models;
     if (!tb_link_is_up(l)) return false;
     if (l->traffic.pause.theirs) return true;
     for (uint32_t i = 0; model != NULL && i < m->wanted_count; i++)
         if (m->paused[i] && tb_name_equal(&m->wanted[i], model)) return true;
     return false;
+}
+
+bool tb_links_paused_there(const struct tb_links *ls, uint32_t peer, const struct tb_name *model)
+{
+    TB_ASSERT(peer < ls->options.peer_count);
+    return tb_link_paused_there(&ls->links[peer], model);
 }

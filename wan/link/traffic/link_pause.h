@@ -18,6 +18,8 @@ struct tb_link_pause {
 
 /* By an operator here: the link, or the model on every link. */
 bool tb_link_is_paused(const struct tb_link *l, const struct tb_name *model);
+/* By the peer's word: the link, or the model; no model (NULL): the link alone counts. */
+bool tb_link_paused_there(const struct tb_link *l, const struct tb_name *model);
 void tb_link_pause_up(struct tb_link *l); /* a session began */
 void tb_link_pause_tell(struct tb_link *l);
 /* To a peer that knows the word. No model (an empty name): the link. */

@@ -50,10 +50,12 @@ static void want(struct tb_link *l, const struct tb_name *model)
     while (at < m->wanted_count && !tb_name_equal(&m->wanted[at], model))
         at++;
     if (at < m->wanted_count && !m->left[at]) return; /* it was asked for */
-    if (at == m->wanted_count) at = wanted_row(m);
+    const bool had_row = at < m->wanted_count; /* what the peer said of its pause was heard all the time */
+    if (!had_row) at = wanted_row(m);
     if (at == UINT32_MAX) return;
     m->wanted[at] = *model;
-    m->left[at] = m->denied[at] = m->paused[at] = false;
+    m->left[at] = m->denied[at] = false;
+    m->paused[at] = had_row && m->paused[at];
     announced_wanted(m, model);
     m->came_at = tb_clock_now();
     tb_link_subscribe_to(l, model);

@@ -383,6 +383,21 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now)
     return pushed;
 }
 
+/* P6: a peer of a protocol that has no PAUSED asks for as many as it may, paused ones too, and then
+ * for no other. One of them goes: "not now", so that it asks again later. */
+void tb_link_outs_yield(struct tb_link *l)
+{
+    struct tb_link_out *out = l->traffic.crossings.outs;
+    if (tb_link_protocol(l) >= TB_LINK_PROTOCOL_PAUSED || l->traffic.pause.ours) return;
+    if (tb_link_out_count(l) < TB_LINKS_CROSSINGS_MAX) return;
+    while (out != NULL && !tb_link_is_paused(l, &out->offer->key.model))
+        out = out->next;
+    if (out == NULL) return;
+    tb_link_take_taken(l);
+    tb_link_send_gone(l, &out->offer->key.uid, TB_SITE_NOMEM);
+    tb_link_out_free(l, out);
+}
+
 bool tb_link_slot_idle(const struct tb_link *l, uint32_t slot)
 {
     TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);

@@ -21,6 +21,8 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now); /* the feed; true: strea
 /* nothing that we put on it is still on its way */
 bool tb_link_slot_idle(const struct tb_link *l, uint32_t slot);
 enum tb_status tb_link_on_take(struct tb_link *l, struct tb_wire_frame *f);
+/* A paused crossing of a peer that cannot know it gives its place to the peer's next one. */
+void tb_link_outs_yield(struct tb_link *l);
 void tb_link_outs_have(struct tb_link *l, tb_time_ns now);
 
 #endif

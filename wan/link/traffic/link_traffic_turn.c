@@ -60,6 +60,7 @@ void tb_link_move_tick(struct tb_link *l, tb_time_ns now)
 {
     if (tb_feed_gifts_settle(l->traffic.feed))
         tb_links_heed(l->links); /* before what was dropped is asked for again */
+    if (tb_link_is_up(l)) tb_link_outs_yield(l);
     tb_link_ins_tick(l, now);
     tb_link_pushes_tick(l, now);
     tb_link_outs_have(l, now);
@@ -88,7 +89,8 @@ bool tb_link_moves(const struct tb_link *l)
     for (const struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         moves |= !tb_link_is_paused(l, &out->offer->key.model);
     for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
-        moves |= !in->finished && (in->crossing != 0 || !tb_link_is_paused(l, &in->key.model));
+        moves |= !in->finished && (in->crossing != 0 || (!tb_link_is_paused(l, &in->key.model) &&
+                                                         !tb_link_paused_there(l, &in->key.model)));
     return moves;
 }
 

@@ -155,7 +155,10 @@ enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
     struct tb_frame_subscribe m;
     enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (tb_link_granted(l, &m.model)) return TB_OK;
+    if (tb_link_granted(l, &m.model)) { /* it was not wanted for a while, and may have forgotten it */
+        tb_link_pause_granted(l, &m.model);
+        return TB_OK;
+    }
     status = tb_link_granted_room(l);
     if (status == TB_OK)
         tb_link_subscribed(l, &m.model, &m.home);
