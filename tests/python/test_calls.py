@@ -5,7 +5,6 @@ Covers: python/tombolo/calls.py python/tombolo/sessions.py python/tombolo/versio
 
 import array
 import asyncio
-import contextlib
 import gc
 import os
 import pickle
@@ -15,60 +14,12 @@ import sys
 import threading
 import weakref
 
-import packages
+from watched import ENVIRONMENT, Beside, Memory, seen, site_of  # first, as it finds the harness
+
 from harness import PATIENCE_S, Failed, Process, expect, main, scenario, wait_for
 
 import tombolo
 from tombolo import library
-from tombolo.library import lib
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(packages.SOURCE / "python")}
-
-
-def site_of(lab, *models):
-    site = lab.site("east")
-    for model in models or ("policy",):
-        site.models[model] = dict(home="east", keep=4)
-    site.start()
-    os.environ["TOMBOLO_GATEWAY"] = ENVIRONMENT["TOMBOLO_GATEWAY"] = f"unix:{site.session_socket}"
-    return site
-
-
-@contextlib.contextmanager
-def seen(name, before=lambda: None, after=lambda status: None):
-    """Calls of one function of the library, with what the test does beside them."""
-    real = getattr(lib, name)
-
-    def call(*arguments):
-        before()
-        status = real(*arguments)
-        after(status)
-        return status
-    setattr(lib, name, call)
-    try:
-        yield
-    finally:
-        setattr(lib, name, real)
-
-
-class Beside(threading.Thread):
-    """A call in a thread, and what came of it."""
-
-    def __init__(self, call):
-        super().__init__(daemon=True)
-        self.call, self.result, self.error = call, None, None
-        self.start()
-
-    def run(self):
-        try:
-            self.result = self.call()
-        except Exception as error:  # into the test's own thread
-            self.error = error
-
-    def ended(self):
-        self.join(PATIENCE_S)
-        expect("the call ended", self.is_alive(), False)
-        return self
 
 
 def version_of(step, run="key"):
@@ -314,10 +265,6 @@ def a_child_is_not_held_up_by_what_its_parent_did(lab):
     site_of(lab, "policy", "other")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, str(PATIENCE_S)], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     expect(f"exit code ({done.stderr})", done.returncode, 0)
-
-
-class Memory(bytearray):
-    """Of which one can know whether it is still there."""
 
 
 UNCLOSED = """

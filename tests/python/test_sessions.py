@@ -12,9 +12,9 @@ import sys
 import threading
 import weakref
 
-import packages  # noqa: F401 - finds the package
+from watched import ENVIRONMENT, Beside, Memory, seen, site_of  # first, as it finds the harness
+
 from harness import PATIENCE_S, Failed, expect, main, scenario, wait_for
-from test_calls import ENVIRONMENT, Beside, Memory, seen, site_of
 
 import tombolo
 from tombolo import calls, sessions
