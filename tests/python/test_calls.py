@@ -14,8 +14,8 @@ import sys
 import threading
 import weakref
 
-import packages  # noqa: F401 - finds the package
-from call_world import ENVIRONMENT, Beside, Memory, seen, site_of
+from watched import ENVIRONMENT, Beside, Memory, seen, site_of  # first, as it finds the harness
+
 from harness import PATIENCE_S, Failed, Process, expect, main, scenario, wait_for
 
 import tombolo

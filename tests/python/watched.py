@@ -1,4 +1,4 @@
-"""For tests of calls: a site, calls of the library that a test watches, calls in a thread, and memory that tells of its end."""
+"""Calls of the library with what a test does beside them, and a site for them."""
 
 import contextlib
 import os
