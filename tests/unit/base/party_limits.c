@@ -100,7 +100,7 @@ static void a_network_of_48_bits_has_a_quarter(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         open += opens(key_of_ipv6(7, i), 1, 1);
     assert_int_equal(open, 192 / 4);
-    assert_int_equal(opens(key_of_ipv6(8, 0), 100, 1), 32);
+    assert_int_equal(opens(key_of_ipv6(8, 0), 100, 1), 12);
     assert_int_equal(opens(key_of_ipv4(192, 0, 2, 1), 100, 1), 32);
     tb_handshake_end(&doors, key_of_ipv6(7, 0), 1, true);
     assert_int_equal(opens(key_of_ipv6(7, 9), 100, 1), 1);
@@ -112,6 +112,21 @@ static void a_network_of_48_bits_has_a_quarter(void **state)
     }
     assert_int_equal(failed, 4 * 10);
     assert_true(tb_handshake_begin(&doors, key_of_ipv6(8, 0), 1));
+}
+
+/* Two of its addresses kept out all others. */
+static void an_address_has_a_quarter_of_its_network(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(opens(key_of_ipv6(7, i), 100, 1), 192 / 16);
+    assert_int_equal(opens(key_of_ipv6(7, 3), 1, 1), 1);
+    assert_int_equal(reset(NULL), 0);
+    for (uint64_t i = 0; i < 3; i++)
+        for (uint32_t n = 0; n < 100; n++)
+            if (tb_handshake_begin(&doors, key_of_ipv6(7, i), 1))
+                tb_handshake_end(&doors, key_of_ipv6(7, i), 1, false);
+    assert_true(tb_handshake_begin(&doors, key_of_ipv6(7, 3), 1));
 }
 
 static bool needed(const void *row, tb_time_ns now)
@@ -335,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup(an_address_has_a_quarter_whatever_is_allowed, reset),
         cmocka_unit_test_setup(addresses_of_one_network_have_rows_of_their_own, reset),
         cmocka_unit_test_setup(a_network_of_48_bits_has_a_quarter, reset),
+        cmocka_unit_test_setup(an_address_has_a_quarter_of_its_network, reset),
         cmocka_unit_test_setup(addresses_cannot_be_chosen_that_take_anothers_row, reset),
         cmocka_unit_test_setup(good_handshakes_cost_nothing, reset),
         cmocka_unit_test_setup(failed_ones_are_ten_a_second, reset),
