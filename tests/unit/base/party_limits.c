@@ -30,6 +30,31 @@ static int reset(void **state)
     return 0;
 }
 
+/* ---- keys ---- */
+
+/* P7: texts whose keys agree in so many bits without a salt have other ones with it, and another
+ * salt gives others again. */
+static void a_salt_parts_what_was_chosen_to_agree(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 64, CHOSEN = 256 };
+    uint32_t found = 0, most = 0, same = 0, counts[BUCKETS] = {0};
+    for (uint32_t i = 0; found < CHOSEN; i++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "model-%u", i);
+        if (tb_key_of_text(text) % BUCKETS != 0) continue;
+        found++;
+
+        const uint32_t bucket = (uint32_t)(tb_key_of_salted(text, 7) % BUCKETS);
+        if (++counts[bucket] > most) most = counts[bucket];
+        same += tb_key_of_salted(text, 7) == tb_key_of_salted(text, 8);
+    }
+    assert_true(most < CHOSEN / 8);
+    assert_int_equal(same, 0);
+    assert_true(tb_key_of_salted("12345678", 7) != tb_key_of_salted("123456789", 7));
+    assert_true(tb_key_of_salted("", 7) != 0);
+}
+
 /* ---- handshakes ---- */
 
 static uint32_t opens(uint64_t address, uint32_t wanted, tb_time_ns now)
@@ -345,6 +370,7 @@ static void any_number_of_strangers_write_few_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_salt_parts_what_was_chosen_to_agree),
         cmocka_unit_test_setup(an_address_has_so_many_open, reset),
         cmocka_unit_test_setup(addresses_that_take_all_they_can_leave_room, reset),
         cmocka_unit_test_setup(an_address_has_a_quarter_whatever_is_allowed, reset),
