@@ -46,7 +46,7 @@ static uint32_t share_of(const struct tb_handshake_limits *h)
     return h->open_each < quarter ? h->open_each : quarter;
 }
 
-/* Likewise of an IPv6 address: its network of 48 bits has a quarter, and it has a quarter of that. */
+/* Likewise of an IPv6 address: its network of 48 bits has a quarter, of which it has a quarter. */
 static uint32_t share_in_network(const struct tb_handshake_limits *h)
 {
     const uint32_t quarter = h->open_all / 16 > 0 ? h->open_all / 16 : 1;
