@@ -22,7 +22,7 @@ int tb_sys_open(const char *path, int flags, mode_t mode)
     return tb_fault_hit(TB_FAULT_open, EMFILE) ? -1 : open(path, flags, mode);
 }
 
-/* Old container runtimes answer EPERM to a call that they do not know, and say nothing of the file. */
+/* Old container runtimes answer EPERM to a call that they do not know, whatever the file. */
 static bool openat2_is_forbidden(void)
 {
     static atomic_int known; /* 1: it is; 2: it is not */
