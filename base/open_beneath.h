@@ -1,5 +1,5 @@
-/* open_beneath.h - opens a name beneath a folder where the kernel has no openat2: one before 5.6,
- * or an emulator.
+/* open_beneath.h - opens a name beneath a folder where there is no openat2: a kernel before 5.6, an
+ * emulator, or a container runtime that forbids it.
  *
  * P8: the result is beneath `folder`, whatever others rename or link meanwhile. Each part of the
  * name is opened by itself and the kernel follows no link: a link is read, and its text takes its

@@ -6,6 +6,7 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -21,13 +22,32 @@ int tb_sys_open(const char *path, int flags, mode_t mode)
     return tb_fault_hit(TB_FAULT_open, EMFILE) ? -1 : open(path, flags, mode);
 }
 
+/* Old container runtimes answer EPERM to a call that they do not know, whatever the file. */
+static bool openat2_is_forbidden(void)
+{
+    static atomic_int known; /* 1: it is; 2: it is not */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == 0) {
+        const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
+        const int fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how);
+        answer = fd < 0 && errno == EPERM ? 1 : 2;
+        if (fd >= 0) (void)close(fd);
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 1;
+}
+
 int tb_sys_open_beneath(int folder, const char *name, int flags, uint64_t resolve)
 {
     TB_ASSERT((flags & O_CLOEXEC) != 0);
     const struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_BENEATH | resolve};
     if (tb_fault_hit(TB_FAULT_open, EMFILE)) return -1;
     const int fd = (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
-    if (fd >= 0 || errno != ENOSYS) return fd;
+    const int error = fd >= 0 ? 0 : errno;
+    if (error != ENOSYS && (error != EPERM || !openat2_is_forbidden())) {
+        errno = error;
+        return fd;
+    }
     return tb_open_beneath_by_hand(folder, name, flags, (resolve & RESOLVE_NO_SYMLINKS) == 0);
 }
 

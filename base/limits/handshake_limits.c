@@ -46,6 +46,13 @@ static uint32_t share_of(const struct tb_handshake_limits *h)
     return h->open_each < quarter ? h->open_each : quarter;
 }
 
+/* Likewise of an IPv6 address: its network of 48 bits has a quarter, of which it has a quarter. */
+static uint32_t share_in_network(const struct tb_handshake_limits *h)
+{
+    const uint32_t quarter = h->open_all / 16 > 0 ? h->open_all / 16 : 1;
+    return h->open_each < quarter ? h->open_each : quarter;
+}
+
 static bool has_room(const struct tb_handshake_row *row, uint32_t open_most, uint64_t failed_most)
 {
     return row != NULL && row->open < open_most && row->failed_milli < failed_most * 1000;
@@ -59,7 +66,7 @@ bool tb_handshake_begin(struct tb_handshake_limits *h, uint64_t address, tb_time
     struct tb_handshake_row *row = row_get(h, address, now);
     struct tb_handshake_row *network = alone ? NULL : network_get(h, address, now);
     h->failed_milli = tb_leak(h->failed_milli, ALL_TIMES * each, &h->leaked_at, now);
-    if (!has_room(row, share_of(h), each) ||
+    if (!has_room(row, alone ? share_of(h) : share_in_network(h), each) ||
         (!alone && !has_room(network, h->open_all / 4, NETWORK_TIMES * each)) || h->open >= h->open_all ||
         h->failed_milli >= ALL_TIMES * each * 1000) {
         h->refused++;

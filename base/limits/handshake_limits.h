@@ -8,7 +8,8 @@
  * One address has at most a quarter of the unfinished ones, whatever `open_each` says, and a
  * sixteenth of the failures: those beyond its own limit count for itself alone. So a few addresses
  * that take all that they can leave room to another one. One party may have many networks of 64
- * bits, so all addresses of an IPv6 network of 48 bits have a quarter of both.
+ * bits, so all addresses of an IPv6 network of 48 bits have a quarter of both. One of them has a
+ * quarter of its network's share at most.
  *
  * Threads: one at a time. Zeroed memory with limits is ready. */
 #ifndef TB_BASE_HANDSHAKE_LIMITS_H

@@ -30,6 +30,21 @@ uint64_t tb_key_join(uint64_t a, uint64_t b)
     return key != 0 ? key : 1;
 }
 
+/* Eight bytes at a time: how the first ones move the key is known to the salt's owner alone. */
+uint64_t tb_key_of_salted(const char *text, uint64_t salt)
+{
+    uint64_t key = tb_key_join(salt, strlen(text));
+    for (size_t left = strlen(text); left > 0;) {
+        uint64_t piece = 0;
+        const size_t bytes = left < sizeof piece ? left : sizeof piece;
+        memcpy(&piece, text, bytes);
+        key = tb_key_join(key, piece);
+        text += bytes;
+        left -= bytes;
+    }
+    return key;
+}
+
 static uint8_t *ways_of(void *rows, uint32_t count, size_t row_bytes, uint64_t key)
 {
     TB_ASSERT(count >= TB_KEYED_WAYS && count % TB_KEYED_WAYS == 0);

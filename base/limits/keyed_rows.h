@@ -25,6 +25,9 @@ struct tb_keyed_row {
 
 /* 1.., of a text: an identity, an address, an event. */
 uint64_t tb_key_of_text(const char *text);
+/* 1.., of a text that a stranger chooses: without the random `salt` nobody finds two texts with one
+ * key. */
+uint64_t tb_key_of_salted(const char *text, uint64_t salt);
 /* 1.., of two keys. */
 uint64_t tb_key_join(uint64_t a, uint64_t b);
 

@@ -103,11 +103,12 @@ enum tb_secret_memory tb_secret_memory_state(void)
     return state;
 }
 
-static void *row_take(void)
+/* The first free one from `from` on. */
+static void *row_take(uint32_t from)
 {
     void *row = NULL;
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < TB_SECRET_ROWS && row == NULL; i++) {
+    for (uint32_t i = from; i < TB_SECRET_ROWS && row == NULL; i++) {
         if (used[i]) continue;
         used[i] = true;
         row = region + (size_t)i * TB_SECRET_ROW_BYTES;
@@ -116,12 +117,22 @@ static void *row_take(void)
     return row;
 }
 
-void *tb_secret_new(size_t bytes)
+static void *row_new(size_t bytes, uint32_t from)
 {
-    void *row = region != NULL && bytes <= TB_SECRET_ROW_BYTES ? row_take() : NULL;
+    void *row = region != NULL && bytes <= TB_SECRET_ROW_BYTES ? row_take(from) : NULL;
     if (row == NULL) return tb_calloc(1, bytes);
     memset(row, 0, TB_SECRET_ROW_BYTES);
     return row;
+}
+
+void *tb_secret_new(size_t bytes)
+{
+    return row_new(bytes, 0);
+}
+
+void *tb_secret_new_of_many(size_t bytes)
+{
+    return row_new(bytes, TB_SECRET_ROWS / 2);
 }
 
 void tb_secret_free(void *memory, size_t bytes)

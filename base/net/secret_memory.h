@@ -29,6 +29,8 @@ enum tb_secret_memory tb_secret_memory_state(void);
 void tb_secret_wipe(bool on);
 /* Zeroed. NULL: no memory. */
 void *tb_secret_new(size_t bytes);
+/* Likewise, for a party of which there may be very many: it leaves half of the rows to others. */
+void *tb_secret_new_of_many(size_t bytes);
 /* Overwrites it first; NULL is fine. */
 void tb_secret_free(void *memory, size_t bytes);
 

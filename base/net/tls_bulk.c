@@ -17,9 +17,9 @@
 #define KEY_UPDATE   24u
 #define WARNING      1u
 #define FATAL        2u
-#define OUT_BYTES    (TB_TLS_BATCH_BYTES + UPDATE_BYTES + TB_TLS_ADDED_BYTES)
 #define IN_BYTES     TB_TLS_BATCH_BYTES
 #define RECORD_MAX   (TB_TLS_HEADER_BYTES + TB_TLS_CIPHER_BYTES)
+#define IN_SMALL     (2 * RECORD_MAX)
 
 enum alert {
     CLOSE_NOTIFY = 0,
@@ -32,11 +32,18 @@ enum alert {
     USER_CANCELED = 90
 };
 
-_Static_assert(IN_BYTES >= 2 * RECORD_MAX, "a record that is begun can be ended");
+_Static_assert(IN_BYTES >= IN_SMALL && IN_SMALL >= 2 * RECORD_MAX, "a record that is begun can be ended");
+_Static_assert(IN_SMALL >= TB_TLS_AHEAD_BYTES, "what OpenSSL left has room");
 
-struct tb_tls_bulk *tb_tls_bulk_new(void)
+static uint32_t out_bytes(const struct tb_tls_bulk *b)
 {
-    return tb_secret_new(sizeof(struct tb_tls_bulk));
+    return b->out_batch * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES) + UPDATE_BYTES + TB_TLS_ADDED_BYTES;
+}
+
+struct tb_tls_bulk *tb_tls_bulk_new(bool of_many)
+{
+    const size_t bytes = sizeof(struct tb_tls_bulk);
+    return of_many ? tb_secret_new_of_many(bytes) : tb_secret_new(bytes);
 }
 
 void tb_tls_bulk_free(struct tb_tls_bulk *b)
@@ -44,7 +51,7 @@ void tb_tls_bulk_free(struct tb_tls_bulk *b)
     if (b == NULL) return;
     tb_tls_key_fini(&b->seal);
     tb_tls_key_fini(&b->open);
-    if (b->in != NULL) OPENSSL_cleanse(b->in, IN_BYTES);
+    if (b->in != NULL) OPENSSL_cleanse(b->in, b->in_bytes);
     tb_free(b->in);
     tb_free(b->out);
     OPENSSL_cleanse(b, sizeof *b);
@@ -80,10 +87,19 @@ void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line)
 static void take_ahead(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
-    TB_ASSERT(s->ahead_from <= s->ahead_used && s->ahead_used - s->ahead_from <= (int)IN_BYTES);
+    TB_ASSERT(s->ahead_from <= s->ahead_used && s->ahead_used - s->ahead_from <= (int)b->in_bytes);
     b->in_used = (uint32_t)(s->ahead_used - s->ahead_from);
     memcpy(b->in, s->ahead + s->ahead_from, b->in_used);
     s->ahead_from = s->ahead_used;
+}
+
+/* Requests of a hop are small, and go one way; what is read goes the other way. */
+static void sizes_set(struct tb_tls_session *s)
+{
+    struct tb_tls_bulk *b = s->bulk;
+    const bool hop = s->expect.no_kernel, server = SSL_is_server(s->ssl) == 1;
+    b->in_bytes = hop && server ? IN_SMALL : IN_BYTES;
+    b->out_batch = hop && !server ? 1 : TB_TLS_BATCH;
 }
 
 bool tb_tls_bulk_begin(struct tb_tls_session *s)
@@ -92,8 +108,9 @@ bool tb_tls_bulk_begin(struct tb_tls_session *s)
     const SSL_CIPHER *suite = SSL_get_current_cipher(s->ssl);
     TB_ASSERT(s->shaken && !b->begun && b->in == NULL && b->out == NULL);
     b->sends = !tb_tls_session_kernel_sends(s);
-    b->in = tb_malloc(IN_BYTES);
-    b->out = b->sends ? tb_malloc(OUT_BYTES) : NULL;
+    sizes_set(s);
+    b->in = tb_malloc(b->in_bytes);
+    b->out = b->sends ? tb_malloc(out_bytes(b)) : NULL;
     b->begun = b->have_ours && b->have_theirs && b->in != NULL && (b->out != NULL || !b->sends) &&
                SSL_has_pending(s->ssl) == 0 && tb_tls_key_init(&b->open, suite, b->theirs, false) &&
                (!b->sends || tb_tls_key_init(&b->seal, suite, b->ours, true));
@@ -109,7 +126,7 @@ static bool seal(struct tb_tls_session *s, enum tb_tls_type type, const uint8_t 
 {
     struct tb_tls_bulk *b = s->bulk;
     const struct tb_tls_plain plain = {type, bytes, count};
-    TB_ASSERT(b->out_used + count + TB_TLS_ADDED_BYTES <= OUT_BYTES);
+    TB_ASSERT(b->out_used + count + TB_TLS_ADDED_BYTES <= out_bytes(b));
     if (!tb_tls_seal(&b->seal, &plain, b->out + b->out_used)) return false;
     b->out_used += (uint32_t)(count + TB_TLS_ADDED_BYTES);
     s->records_sent++;
@@ -120,7 +137,7 @@ static bool seal(struct tb_tls_session *s, enum tb_tls_type type, const uint8_t 
 static enum tb_status flush(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
-    TB_ASSERT(b->out_from <= b->out_used && b->out_used <= OUT_BYTES);
+    TB_ASSERT(b->out_from <= b->out_used && b->out_used <= out_bytes(b));
     while (b->out_from < b->out_used) {
         struct iovec piece = {.iov_base = b->out + b->out_from, .iov_len = b->out_used - b->out_from};
         const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
@@ -159,7 +176,7 @@ static enum tb_status seal_some(struct tb_tls_session *s, const uint8_t *bytes, 
     struct tb_tls_bulk *b = s->bulk;
     TB_ASSERT(b->out_used == 0 && b->pending == 0); /* the batch before is out */
     bool good = next_key(s);
-    for (unsigned i = 0; i < TB_TLS_BATCH && b->pending < count && good; i++) {
+    for (unsigned i = 0; i < b->out_batch && b->pending < count && good; i++) {
         const size_t left = count - b->pending;
         const size_t piece = left < TB_TLS_PLAIN_BYTES ? left : TB_TLS_PLAIN_BYTES;
         good = seal(s, TB_TLS_DATA, bytes + b->pending, piece);
@@ -319,7 +336,7 @@ static enum tb_status fill(struct tb_tls_session *s)
     memmove(b->in, b->in + b->in_from, b->in_used - b->in_from);
     b->in_used -= b->in_from;
     b->in_from = 0;
-    struct iovec piece = {.iov_base = b->in + b->in_used, .iov_len = IN_BYTES - b->in_used};
+    struct iovec piece = {.iov_base = b->in + b->in_used, .iov_len = b->in_bytes - b->in_used};
     struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
     const ssize_t got = tb_sys_recvmsg(s->fd, &m, 0);
     if (got > 0) {
@@ -372,7 +389,7 @@ enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
 
 bool tb_tls_bulk_pending(const struct tb_tls_bulk *b)
 {
-    TB_ASSERT(b->in_from <= b->in_used && b->in_used <= IN_BYTES);
+    TB_ASSERT(b->in_from <= b->in_used && b->in_used <= b->in_bytes);
     const uint32_t here = b->in_used - b->in_from;
     if (b->left_from < b->left_to) return true;
     if (here < TB_TLS_HEADER_BYTES) return false;

@@ -33,17 +33,18 @@ struct tb_tls_bulk {
     uint8_t ours[TB_TLS_SECRET_BYTES], theirs[TB_TLS_SECRET_BYTES]; /* until it begins */
     bool have_ours, have_theirs;
     struct tb_tls_key seal, open;
-    uint8_t *in; /* TB_TLS_BATCH_BYTES; what came and is not opened stands from in_from to in_used */
-    uint32_t in_from, in_used;
+    uint8_t *in; /* in_bytes; what came and is not opened stands from in_from to in_used */
+    uint32_t in_bytes, in_from, in_used;
     uint32_t left_from, left_to; /* of `in`: opened, and not asked for yet; always in front of in_from */
     uint32_t owed;               /* for records without data */
-    uint8_t *out; /* TB_TLS_BATCH_BYTES, and a KeyUpdate; what is sealed stands from out_from to out_used */
-    uint32_t out_from, out_used;
+    uint8_t *out; /* out_batch records and a KeyUpdate; what is sealed stands from out_from to out_used */
+    uint32_t out_batch, out_from, out_used;
     uint32_t pending; /* bytes of the caller's in it: told as written once all of it is sent */
 };
 
-/* NULL: no memory. */
-struct tb_tls_bulk *tb_tls_bulk_new(void);
+/* NULL: no memory. `of_many`: a hop's; strangers at a door may begin many, and leave links' rows of
+ * secret memory alone. */
+struct tb_tls_bulk *tb_tls_bulk_new(bool of_many);
 void tb_tls_bulk_free(struct tb_tls_bulk *b); /* also NULL */
 /* A line of OpenSSL's key log, which is where it tells the secrets of a connection:
  * those of data are kept. */

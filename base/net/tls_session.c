@@ -176,7 +176,7 @@ static void own_records_lack(const char *what)
 static void own_records(struct tb_tls_session *s, const struct tb_tls *tls)
 {
     if (!tls->own_records || s->bulk != NULL) return;
-    s->bulk = tb_tls_bulk_new();
+    s->bulk = tb_tls_bulk_new(s->expect.no_kernel);
     if (s->bulk == NULL) own_records_lack("memory");
 }
 

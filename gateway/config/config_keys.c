@@ -71,7 +71,8 @@ const struct config_key config_keys[] = {
      .why = "Connections that one address may have open at session.listen, and at link.listen, before they "
             "showed who they are. An address has never more than a quarter of the places for such "
             "connections (192 at session.listen, 152 at link.listen), and an IPv6 network of 48 bits has "
-            "a quarter. Addresses of peers and session.networks have pools of their own."},
+            "a quarter, of which one address has a quarter at most (12 and 9). Addresses of peers and "
+            "session.networks have pools of their own."},
     {ROOT(handshakes_failed), .path = "limits.handshakes_failed", .type = CONFIG_NUMBER, .fallback = "10",
      .min = 1, .max = 100000, .unit = "a second",
      .why = "Handshakes of one address that may fail in a second; of an IPv6 network of 48 bits four times "

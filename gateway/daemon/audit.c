@@ -220,7 +220,7 @@ static void lost_tell(struct tb_daemon *d)
     a->lost_told = a->lost;
 }
 
-/* A reader whose token opens nothing has no identity. */
+/* A reader whose token was never granted has no identity. */
 static void tokens_sum(struct tb_daemon *d)
 {
     struct tb_fabric_usage usage;

@@ -36,6 +36,7 @@
 #include "gateway/daemon/models/model_table.h"
 #include "gateway/daemon/service_manager.h"
 #include "gateway/daemon/sessions/grant_table.h"
+#include "gateway/daemon/sessions/session_hops.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/sandbox/sandbox.h"
@@ -94,6 +95,7 @@ struct tb_daemon {
     struct tb_listener *session_unix, *session_tls;
 
     struct tb_worker_session_limits session_limits;
+    struct tb_session_hops session_hops;
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
     uint32_t session_count; /* connections, and sessions that are away */

@@ -259,11 +259,18 @@ void tb_door_free(struct tb_door *door)
     tb_free(door);
 }
 
-void tb_door_owner_leaves(struct tb_door *door, uint64_t owner)
+static bool is_one_of(uint64_t owner, const uint64_t *owners, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (owners[i] == owner) return true;
+    return false;
+}
+
+void tb_door_owners_leave(struct tb_door *door, const uint64_t *owners, uint32_t count)
 {
     struct tb_door_peer *p;
     LIST_FOREACH(p, &door->peers, link)
-    if (p->owner == owner) tb_door_end(p, TB_PEER_REVOKED);
+    if (p->owner != 0 && is_one_of(p->owner, owners, count)) tb_door_end(p, TB_PEER_REVOKED);
 }
 
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export)

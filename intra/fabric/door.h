@@ -19,7 +19,7 @@ void tb_door_close(struct tb_door *door);
 bool tb_door_quiet(const struct tb_door *door);
 void tb_door_free(struct tb_door *door);
 extern const uint32_t tb_door_readers_max;
-void tb_door_owner_leaves(struct tb_door *door, uint64_t owner);           /* ends its hops */
+void tb_door_owners_leave(struct tb_door *door, const uint64_t *owners, uint32_t count); /* their hops end */
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export); /* ends the hops into it */
 tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now);
 

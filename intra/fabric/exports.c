@@ -41,10 +41,20 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
     return TB_OK;
 }
 
+static uint64_t start_of(const struct tb_id *token)
+{
+    uint64_t start;
+    memcpy(&start, token->bytes, sizeof start);
+    return start;
+}
+
 static void grant_remove(struct tb_export *e, struct tb_grant *g)
 {
-    TB_ASSERT(e->exports->usage.tokens > 0);
-    e->exports->usage.tokens--;
+    struct tb_exports *all = e->exports;
+    TB_ASSERT(all->usage.tokens > 0 && all->gone_at < TB_TOKENS_GONE);
+    all->usage.tokens--;
+    all->gone[all->gone_at] = start_of(&g->token);
+    all->gone_at = (all->gone_at + 1) % TB_TOKENS_GONE;
     LIST_REMOVE(g, link);
     tb_free(g);
 }
@@ -160,6 +170,19 @@ enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const s
     e->readers++;
     *export_out = e;
     return TB_OK;
+}
+
+bool tb_exports_is_denial(const struct tb_exports *exports, uint64_t id, const struct tb_id *token,
+                          enum tb_status status)
+{
+    const struct tb_export *e;
+    if (status != TB_PEER_TOKEN) return status == TB_PEER_IDENTITY;
+    const uint64_t start = start_of(token);
+    for (uint32_t i = 0; i < TB_TOKENS_GONE; i++)
+        if (exports->gone[i] == start) return false;
+    LIST_FOREACH(e, &exports->all, link)
+    if (e->id == id) return true;
+    return false;
 }
 
 const uint8_t *tb_export_at(const struct tb_export *export, uint32_t buffer, uint64_t offset, uint64_t bytes)

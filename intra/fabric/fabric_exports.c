@@ -87,18 +87,27 @@ bool tb_export_garbled_by(struct tb_fabric *f, uint64_t *owner_out)
     return any;
 }
 
-static void owner_leaves(struct tb_fabric *f, void *arg)
+struct owners {
+    const uint64_t *all;
+    uint32_t count;
+};
+
+static void owners_leave(struct tb_fabric *f, void *arg)
 {
-    tb_door_owner_leaves(f->door, *(const uint64_t *)arg);
+    const struct owners *owners = arg;
+    tb_door_owners_leave(f->door, owners->all, owners->count);
 }
 
-void tb_export_owner_ends(struct tb_fabric *f, uint64_t owner)
+void tb_export_owners_end(struct tb_fabric *f, const uint64_t *all, uint32_t count)
 {
+    struct owners owners = {all, count};
     TB_ASSERT(!tb_fabric_on_thread(f));
+    if (count == 0) return;
     pthread_mutex_lock(&f->lock);
-    tb_exports_forget(&f->exports, owner); /* first: none comes in behind those that end */
+    for (uint32_t i = 0; i < count; i++)
+        tb_exports_forget(&f->exports, all[i]); /* first: none comes in behind those that end */
     pthread_mutex_unlock(&f->lock);
-    tb_fabric_call(f, owner_leaves, &owner);
+    tb_fabric_call(f, owners_leave, &owners);
 }
 
 static void revoke_readers(struct tb_fabric *f, void *arg)

@@ -70,7 +70,7 @@ struct tb_fabric_usage {
     uint64_t tokens_refused, tokens_spent;
     uint32_t readers, readers_most, readers_max;
     uint64_t readers_refused, readers_spent;
-    uint64_t readers_denied; /* whose token opens nothing here */
+    uint64_t readers_denied; /* whose token was never granted, or is another reader's */
     /* Memory that hops lend to their sources, and that the door's readers lend to us. More goes by
      * a socket. */
     uint64_t lent_bytes, lent_most, borrowed_bytes, borrowed_most, lent_max;
@@ -82,9 +82,10 @@ void tb_fabric_usage(struct tb_fabric *fabric, struct tb_fabric_usage *usage_out
 void tb_fabric_tokens(struct tb_fabric *fabric, void (*each)(void *user, const struct tb_fingerprint *reader),
                       void *user);
 
-/* That owner (tb_export_grant_of) may read no more: its unused tokens are dropped, and its hops
- * through the door end (they see TB_PEER_REVOKED). Not on the fabric's thread; waits for it. */
-void tb_export_owner_ends(struct tb_fabric *fabric, uint64_t owner);
+/* Those owners (tb_export_grant_of) may read no more: their unused tokens are dropped, and their
+ * hops through the door end (they see TB_PEER_REVOKED). Not on the fabric's thread; waits for it
+ * once. */
+void tb_export_owners_end(struct tb_fabric *fabric, const uint64_t *owners, uint32_t count);
 /* The owner of a hop whose request broke the protocol, by turns, each request once. False: that was
  * the last. More than TB_FABRIC_GARBLED_MAX between two calls are forgotten. */
 #define TB_FABRIC_GARBLED_MAX 64u

@@ -186,9 +186,9 @@ void tb_fabric_tokens(struct tb_fabric *fabric, void (*each)(void *user, const s
     (void)fabric, (void)each, (void)user;
 }
 
-void tb_export_owner_ends(struct tb_fabric *fabric, uint64_t owner)
+void tb_export_owners_end(struct tb_fabric *fabric, const uint64_t *owners, uint32_t count)
 {
-    (void)fabric, (void)owner; /* nobody is revoked or shut out while it reads */
+    (void)fabric, (void)owners, (void)count; /* nobody is revoked or shut out while it reads */
 }
 
 bool tb_export_garbled_by(struct tb_fabric *fabric, uint64_t *owner_out)

@@ -1,8 +1,9 @@
 /* doctor_dial.c - see doctor_dial.h.
  *
  * In TLS 1.3 a dialler is open before the other end has judged its certificate. So each connection
- * that opens says goodbye at once, and waits for the peer's answer: its own goodbye, or an alert
- * that refuses our certificate, or BYE of a gateway that has us not among its peers. */
+ * that opens waits for a word of the peer: an alert that refuses our certificate, or BYE of a
+ * gateway that has us not among its peers. After a second without one it says goodbye, and waits for
+ * the peer's own. A goodbye that is there before the peer has written its BYE would take its place. */
 #include "gateway/cli/doctor/doctor_dial.h"
 
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 
 #define BYE_TYPE  2u  /* docs/protocol.md */
 #define BYE_BYTES 20u /* a frame's header, and the status behind it */
+#define LISTEN_MS 1000u
 
 /* ---- names ---- */
 
@@ -60,6 +62,8 @@ void tb_doctor_resolve(const struct tb_endpoint *endpoint, const char *servers,
 
 struct doctor_attempt {
     struct tb_dial_facts *facts;
+    struct tb_chan *chan; /* NULL: closed */
+    uv_timer_t listened;
     uint8_t said[BYE_BYTES];
     size_t said_bytes;
 };
@@ -73,16 +77,23 @@ static uint32_t route_mtu(int fd)
     return getsockopt(fd, IPPROTO_IPV6, IPV6_MTU, &mtu, &bytes) == 0 && mtu > 0 ? (uint32_t)mtu : 0;
 }
 
+static void on_listened(uv_timer_t *timer)
+{
+    struct doctor_attempt *a = timer->data;
+    if (a->chan != NULL) tb_chan_end(a->chan);
+}
+
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
 {
-    struct tb_dial_facts *facts = ((struct doctor_attempt *)user)->facts;
+    struct doctor_attempt *a = user;
+    struct tb_dial_facts *facts = a->facts;
     struct tb_tcp_seen seen;
     facts->opened = true;
     facts->peer = peer->identity;
     facts->expires_wall_s = peer->expires_wall_s;
     if (tb_tcp_look(tb_chan_fd(c), &seen)) facts->packet_bytes = seen.segment_bytes;
     facts->mtu = route_mtu(tb_chan_fd(c));
-    tb_chan_end(c);
+    (void)uv_timer_start(&a->listened, on_listened, LISTEN_MS, 0);
 }
 
 /* A peer says nothing before HELLO but BYE; other bytes are of no Tombolo. */
@@ -119,6 +130,8 @@ static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
 {
     struct doctor_attempt *a = user;
     struct tb_dial_facts *facts = a->facts;
+    a->chan = NULL;
+    uv_close((uv_handle_t *)&a->listened, NULL);
     const bool heard = tb_chan_reach(c) == TB_CHAN_HEARD;
     facts->why = why;
     facts->silent = why == TB_STREAM_IDLE;
@@ -136,7 +149,6 @@ static void dial(uv_loop_t *loop, const struct tb_dial_options *options, const s
                  struct doctor_attempt *a)
 {
     static const struct tb_chan_ops ops = {on_open, on_readable, on_writable, on_closed};
-    struct tb_chan *chan = NULL;
     const struct tb_chan_options how = {.loop = loop,
                                         .tls = options->tls,
                                         .expect = {.identity = options->expect},
@@ -146,11 +158,15 @@ static void dial(uv_loop_t *loop, const struct tb_dial_options *options, const s
                                         .segment_bytes_max = wish->segment_bytes,
                                         .source = options->source,
                                         .dscp = options->dscp};
-    a->facts->why = tb_chan_dial(&how, &wish->address, &chan);
-    if (a->facts->why == TB_OK)
-        tb_chan_deadline(chan, TB_STREAM_IDLE, TB_DOCTOR_STEP_MS);
-    else
+    a->facts->why = tb_chan_dial(&how, &wish->address, &a->chan);
+    if (a->facts->why == TB_OK) {
+        (void)uv_timer_init(loop, &a->listened); /* cannot fail */
+        a->listened.data = a;
+        tb_chan_deadline(a->chan, TB_STREAM_IDLE, TB_DOCTOR_STEP_MS);
+    } else {
+        a->chan = NULL;
         (void)snprintf(a->facts->reason, sizeof a->facts->reason, "%s", tb_status_text(a->facts->why));
+    }
 }
 
 enum tb_status tb_doctor_dial(const struct tb_dial_options *options, const struct tb_dial_wish *wishes,

@@ -191,8 +191,10 @@ static void answer_home(struct tb_daemon *d, uint32_t peer, const struct tb_site
 static void tell_that_it_waits(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     static struct tb_site_state s; /* large; the main loop's alone */
+    if (!links_there(d) || d->home_answers[peer] >= ANSWERS_A_SECOND) return;
     const struct tb_model_waiting *w = tb_model_waiting_find(d, model);
-    if (w == NULL || !links_there(d) || d->home_answers[peer]++ >= ANSWERS_A_SECOND) return;
+    if (w == NULL) return;
+    d->home_answers[peer]++;
     s = (struct tb_site_state){.site = d->site,
                                .model = *model,
                                .known = true,

@@ -60,6 +60,7 @@ static enum tb_status version_start(void *user, const struct tb_store_version *v
 enum tb_status tb_models_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->store != NULL && d->arena != NULL && d->catalog == NULL);
+    tb_random_bytes(&d->models.salt, sizeof d->models.salt); /* while there is no row */
     tb_model_rows_named(d);
     for (uint32_t i = 0; i < d->config->subscribe_count; i++)
         if (!tb_model_pattern_is(d->config->subscribe[i].model.text))

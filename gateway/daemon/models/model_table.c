@@ -6,15 +6,15 @@
 #include "gateway/config/model_rules.h"
 #include "gateway/daemon/daemon.h"
 
-static uint32_t bucket_of(const struct tb_name *name)
+static uint32_t bucket_of(const struct tb_model_table *t, const struct tb_name *name)
 {
-    return (uint32_t)(tb_key_of_text(name->text) % TB_MODEL_BUCKETS);
+    return (uint32_t)(tb_key_of_salted(name->text, t->salt) % TB_MODEL_BUCKETS);
 }
 
 uint32_t tb_model_row_of(const struct tb_daemon *d, const struct tb_name *name)
 {
     const struct tb_model_table *t = &d->models;
-    uint32_t i = t->buckets[bucket_of(name)] - 1; /* 0 becomes TB_MODEL_NONE */
+    uint32_t i = t->buckets[bucket_of(t, name)] - 1; /* 0 becomes TB_MODEL_NONE */
     while (i != TB_MODEL_NONE && !tb_name_equal(&t->rows[i].name, name))
         i = t->rows[i].next;
     return i;
@@ -42,7 +42,7 @@ const struct tb_config_model *tb_model_config(const struct tb_daemon *d, uint32_
 
 static void row_begin(struct tb_daemon *d, uint32_t row, const struct tb_name *name, enum tb_model_life life)
 {
-    uint32_t *first = &d->models.buckets[bucket_of(name)];
+    uint32_t *first = &d->models.buckets[bucket_of(&d->models, name)];
     TB_ASSERT(d->models.rows[row].life == TB_MODEL_FREE && tb_model_row_of(d, name) == TB_MODEL_NONE);
     d->models.rows[row] = (struct tb_model_row){.name = *name, .life = life, .next = *first - 1};
     *first = row + 1;
@@ -73,7 +73,7 @@ void tb_model_row_free(struct tb_daemon *d, uint32_t row)
 {
     struct tb_model_table *t = &d->models;
     TB_ASSERT(tb_model_is_of_pattern(row) && t->awake.used > 0 && t->rows[row].store == NULL);
-    uint32_t *first = &t->buckets[bucket_of(&t->rows[row].name)];
+    uint32_t *first = &t->buckets[bucket_of(t, &t->rows[row].name)];
     if (*first == row + 1) {
         *first = t->rows[row].next + 1;
     } else {

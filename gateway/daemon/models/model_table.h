@@ -46,6 +46,7 @@ struct tb_model_row {
 struct tb_model_table {
     struct tb_model_row rows[TB_CONFIG_MODELS_MAX];
     uint32_t buckets[TB_MODEL_BUCKETS]; /* the number of a row, plus one; 0: none */
+    uint64_t salt;                      /* of the buckets; random, as peers choose names */
     struct tb_gauge awake;              /* rows of patterns */
     /* Marks for the dispatcher (model_life.h): rows came or went; the store answered so many; rows,
      * or those of that owner, are scarce. */
@@ -55,6 +56,7 @@ struct tb_model_table {
     uint32_t ticks;
     tb_time_ns looked_at; /* for a row that can be given back, in vain; 0: the last look found one */
     struct tb_model_waiting waiting[TB_MODELS_WAITING_MAX]; /* model_waiting.h */
+    tb_time_ns waiting_looked_at; /* for one of `waiting` that has a row by now; 0: never */
 };
 
 /* The row of that name, whatever its life; TB_MODEL_NONE. */

@@ -10,6 +10,7 @@
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/audit.h"
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/session_hops.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_shares.h"
@@ -211,24 +212,17 @@ bool tb_worker_session_shut_out(struct tb_worker_session *s)
     return true;
 }
 
-void tb_worker_hops_end(struct tb_daemon *d, const struct tb_identity *identity)
-{
-    TB_ASSERT(identity->kind != TB_IDENTITY_NONE);
-    if (d->fabric != NULL) tb_export_owner_ends(d->fabric, tb_worker_session_owner(identity));
-}
-
 /* ---- glitches ---- */
 
-static void shut_out_tell(struct tb_worker_session *s, enum tb_glitch_kind kind, uint64_t key)
+/* `field` is "identity", or "owner" where no session says which identity it is. */
+static void shut_out_tell(struct tb_daemon *d, const char *field, const char *value, enum tb_glitch_kind kind,
+                          uint64_t key)
 {
-    struct tb_daemon *d = s->d;
     const tb_time_ns left = tb_glitch_shut(d->session_limits.glitches, key, tb_clock_now());
-    char uri[TB_URI_BYTES_MAX];
     struct tb_log_line l;
     d->counters.shut_outs++;
-    tb_identity_format(&s->identity, uri);
     tb_log_begin(&l, TB_LOG_WARN, "session.shut_out");
-    tb_log_str(&l, "identity", uri);
+    tb_log_str(&l, field, value);
     tb_log_str(&l, "reason", kind == TB_GLITCH_GARBLED ? "garbled_frames" : "cancelled_requests");
     tb_log_u64(&l, "for_ms", left / TB_MS(1));
     tb_log_end(&l);
@@ -240,14 +234,29 @@ bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind k
     if (s->identity.kind == TB_IDENTITY_NONE) return false; /* its handshake failed, and counts as such */
     const uint64_t key = tb_worker_session_owner(&s->identity);
     if (!tb_glitch_note(d->session_limits.glitches, key, kind, tb_clock_now())) return false;
-    shut_out_tell(s, kind, key);
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, uri);
+    shut_out_tell(d, "identity", uri, kind, key);
     for (struct tb_worker_session *other = d->sessions; other != NULL; other = other->next)
         if (other->wire != NULL && tb_identity_equal(&other->identity, &s->identity)) {
             other->refused = true;
             tb_wire_close(other->wire, TB_PEER_DENIED);
         }
-    tb_worker_hops_end(d, &s->identity);
+    tb_session_hops_end_owner(d, key);
+    tb_session_hops_flush(d);
     return true;
+}
+
+/* Its sessions have ended, and its hops may not have yet. */
+static void owner_garbled(struct tb_daemon *d, uint64_t owner)
+{
+    char text[32];
+    if (!tb_glitch_note(d->session_limits.glitches, owner, TB_GLITCH_GARBLED, tb_clock_now())) return;
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)owner);
+    shut_out_tell(d, "owner", text, TB_GLITCH_GARBLED, owner);
+    tb_audit_denied(d, &(struct tb_audit_event){"session", "", "door", text, "shut_out"}, 1);
+    tb_session_hops_end_owner(d, owner);
+    tb_session_hops_flush(d);
 }
 
 static struct tb_worker_session *of_owner(struct tb_daemon *d, uint64_t owner)
@@ -264,7 +273,7 @@ void tb_worker_hops_garbled(struct tb_daemon *d)
         struct tb_worker_session *s = of_owner(d, owner);
         if (s != NULL)
             (void)tb_worker_session_glitch(s, TB_GLITCH_GARBLED);
-        else if (tb_glitch_note(d->session_limits.glitches, owner, TB_GLITCH_GARBLED, tb_clock_now()))
-            d->counters.shut_outs++; /* its sessions have ended */
+        else
+            owner_garbled(d, owner);
     }
 }

@@ -68,8 +68,6 @@ bool tb_worker_session_shut_out(struct tb_worker_session *s);
 /* It broke the protocol, or cancelled a request. True: its identity is shut out now, and all of its
  * connections are being closed. */
 bool tb_worker_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind);
-/* It is shut out or revoked: it reads no more at our door, and tokens that it has open nothing. */
-void tb_worker_hops_end(struct tb_daemon *d, const struct tb_identity *identity);
 /* Once a second: what readers garbled at the fabric's door is their identity's, too. */
 void tb_worker_hops_garbled(struct tb_daemon *d);
 

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/sessions/session_hops.h"
 #include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
@@ -181,6 +182,7 @@ void tb_worker_free(struct tb_worker_session *s)
     TB_ASSERT(s->wire == NULL);
     tb_worker_session_door_end(s->d, &s->door);
     session_unlist(s);
+    if (s->bucketed) tb_session_hops_left(s->d, &s->identity);
     while (s->exports != NULL)
         tb_worker_export_drop(s, &s->exports);
     for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {

@@ -20,6 +20,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_grant.h"
+#include "gateway/daemon/sessions/session_hops.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_repair.h"
@@ -480,9 +481,14 @@ void tb_sessions_close(struct tb_daemon *d)
 void tb_sessions_distrust(struct tb_daemon *d)
 {
     TB_ASSERT(d->tls != NULL);
-    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
-        if (!s->local && s->wire != NULL && !tb_chan_is_trusted(tb_wire_chan(s->wire), d->tls))
-            tb_wire_close(s->wire, TB_PEER_IDENTITY);
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
+        if (s->local) continue;
+        const bool away = s->wire == NULL; /* its certificate went with its connection */
+        if (!away && tb_chan_is_trusted(tb_wire_chan(s->wire), d->tls)) continue;
+        if (!away) tb_wire_close(s->wire, TB_PEER_IDENTITY);
+        tb_session_hops_end(d, &s->identity);
+    }
+    tb_session_hops_tick(d); /* also of identities whose last session left in this second */
 }
 
 /* P8: it leaves at once, and holds nothing for a lease. */
@@ -497,16 +503,25 @@ void tb_sessions_revoke(struct tb_daemon *d)
         tb_worker_refusal_log(s, "session.refused", "certificate", "it is revoked (tls.revoked)");
         tb_worker_refused_audit(s, "certificate", "it is revoked (tls.revoked)");
         tb_wire_close(s->wire, TB_PEER_IDENTITY);
-        tb_worker_hops_end(d, &s->identity);
+        tb_session_hops_end(d, &s->identity);
     }
+    tb_session_hops_flush(d);
+}
+
+/* P8: a worker that is away has no connection to close, and may still read at the door. */
+static void away_expired(struct tb_worker_session *s)
+{
+    s->expires_wall_s = 0; /* once; a session that comes back has the date of another certificate */
+    tb_session_hops_end(s->d, &s->identity);
 }
 
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
 {
     tb_worker_hops_garbled(d);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
-        if (s->wire == NULL) continue;
         const bool expired = s->expires_wall_s != 0 && wall_s > s->expires_wall_s;
+        if (s->wire == NULL && expired) away_expired(s);
+        if (s->wire == NULL) continue;
         const bool silent = !s->welcomed && tb_clock_wall_ms() - s->since_wall_ms > HELLO_MS;
         if (!expired && !silent) continue;
         if (s->welcomed) { /* else on_closed counts it and says why */
@@ -514,6 +529,8 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
             tb_worker_refusal_log(s, "session.refused", "certificate", "expired");
             tb_worker_refused_audit(s, "certificate", "expired");
         }
+        if (expired) tb_session_hops_end(d, &s->identity);
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }
+    tb_session_hops_tick(d);
 }

@@ -5,13 +5,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/openat2.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/system_calls.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"
 
@@ -271,6 +277,41 @@ static void a_folder_that_moves_out_leads_back_to_its_place(void **state)
     assert_string_equal(hand, want);
 }
 
+/* From here on this process is like one of an old container runtime: no call that it does not know
+ * gets further than its filter. False: no filter can be had here. */
+static bool forbid_openat2(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+enum { OPENED = 0, REFUSED = 1, NO_FILTER = 2 };
+
+static void a_runtime_that_forbids_openat2_is_passed_by(void **state)
+{
+    (void)state;
+    int status = 0;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!forbid_openat2()) _exit(NO_FILTER);
+        const int good = tb_sys_open_beneath(root, "sub/file", READ, RESOLVE_NO_SYMLINKS);
+        const int out = tb_sys_open_beneath(root, "../outside/secret", READ, RESOLVE_NO_SYMLINKS);
+        _exit(good >= 0 && out < 0 && errno == EXDEV ? OPENED : REFUSED);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_FILTER) skip();
+    assert_int_equal(WEXITSTATUS(status), OPENED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_way_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_link_in_place_of_a_file_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_that_moves_out_leads_back_to_its_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_runtime_that_forbids_openat2_is_passed_by, setup, teardown),
     };
     return cmocka_run_group_tests_name("base.open_beneath", tests, NULL, NULL);
 }

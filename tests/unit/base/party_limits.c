@@ -30,6 +30,31 @@ static int reset(void **state)
     return 0;
 }
 
+/* ---- keys ---- */
+
+/* P7: texts whose keys agree in so many bits without a salt have other ones with it, and another
+ * salt gives others again. */
+static void a_salt_parts_what_was_chosen_to_agree(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 64, CHOSEN = 256 };
+    uint32_t found = 0, most = 0, same = 0, counts[BUCKETS] = {0};
+    for (uint32_t i = 0; found < CHOSEN; i++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "model-%u", i);
+        if (tb_key_of_text(text) % BUCKETS != 0) continue;
+        found++;
+
+        const uint32_t bucket = (uint32_t)(tb_key_of_salted(text, 7) % BUCKETS);
+        if (++counts[bucket] > most) most = counts[bucket];
+        same += tb_key_of_salted(text, 7) == tb_key_of_salted(text, 8);
+    }
+    assert_true(most < CHOSEN / 8);
+    assert_int_equal(same, 0);
+    assert_true(tb_key_of_salted("12345678", 7) != tb_key_of_salted("123456789", 7));
+    assert_true(tb_key_of_salted("", 7) != 0);
+}
+
 /* ---- handshakes ---- */
 
 static uint32_t opens(uint64_t address, uint32_t wanted, tb_time_ns now)
@@ -100,7 +125,7 @@ static void a_network_of_48_bits_has_a_quarter(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         open += opens(key_of_ipv6(7, i), 1, 1);
     assert_int_equal(open, 192 / 4);
-    assert_int_equal(opens(key_of_ipv6(8, 0), 100, 1), 32);
+    assert_int_equal(opens(key_of_ipv6(8, 0), 100, 1), 12);
     assert_int_equal(opens(key_of_ipv4(192, 0, 2, 1), 100, 1), 32);
     tb_handshake_end(&doors, key_of_ipv6(7, 0), 1, true);
     assert_int_equal(opens(key_of_ipv6(7, 9), 100, 1), 1);
@@ -112,6 +137,21 @@ static void a_network_of_48_bits_has_a_quarter(void **state)
     }
     assert_int_equal(failed, 4 * 10);
     assert_true(tb_handshake_begin(&doors, key_of_ipv6(8, 0), 1));
+}
+
+/* Two of its addresses kept out all others. */
+static void an_address_has_a_quarter_of_its_network(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(opens(key_of_ipv6(7, i), 100, 1), 192 / 16);
+    assert_int_equal(opens(key_of_ipv6(7, 3), 1, 1), 1);
+    assert_int_equal(reset(NULL), 0);
+    for (uint64_t i = 0; i < 3; i++)
+        for (uint32_t n = 0; n < 100; n++)
+            if (tb_handshake_begin(&doors, key_of_ipv6(7, i), 1))
+                tb_handshake_end(&doors, key_of_ipv6(7, i), 1, false);
+    assert_true(tb_handshake_begin(&doors, key_of_ipv6(7, 3), 1));
 }
 
 static bool needed(const void *row, tb_time_ns now)
@@ -330,11 +370,13 @@ static void any_number_of_strangers_write_few_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_salt_parts_what_was_chosen_to_agree),
         cmocka_unit_test_setup(an_address_has_so_many_open, reset),
         cmocka_unit_test_setup(addresses_that_take_all_they_can_leave_room, reset),
         cmocka_unit_test_setup(an_address_has_a_quarter_whatever_is_allowed, reset),
         cmocka_unit_test_setup(addresses_of_one_network_have_rows_of_their_own, reset),
         cmocka_unit_test_setup(a_network_of_48_bits_has_a_quarter, reset),
+        cmocka_unit_test_setup(an_address_has_a_quarter_of_its_network, reset),
         cmocka_unit_test_setup(addresses_cannot_be_chosen_that_take_anothers_row, reset),
         cmocka_unit_test_setup(good_handshakes_cost_nothing, reset),
         cmocka_unit_test_setup(failed_ones_are_ten_a_second, reset),

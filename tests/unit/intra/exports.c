@@ -90,6 +90,35 @@ static void P8_unknown_and_closing_exports_let_nobody_in(void **state)
     world_fini(&w);
 }
 
+static bool is_denied(struct world *w, uint64_t id, const struct tb_id *token, tb_time_ns now)
+{
+    w->bearer.token = token;
+    const enum tb_status status = enter(w, id, now);
+    assert_true(status != TB_OK);
+    w->bearer.token = &w->grant.token;
+    return tb_exports_is_denial(&w->exports, id, token, status);
+}
+
+/* Readers come late in any rollout: the audit record is for those that were never let in. */
+static void P8_a_reader_that_comes_late_is_no_denial(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct tb_id never = {{9, 9}};
+    const struct tb_fingerprint thief = {{8}};
+    world_init(&w);
+    assert_true(is_denied(&w, 9, &never, 0));
+    assert_false(is_denied(&w, 10, &never, 0)); /* it has gone */
+    w.bearer.print = &thief;
+    assert_true(is_denied(&w, 9, &w.grant.token, 0));
+    w.bearer.print = &w.grant.reader;
+    assert_false(is_denied(&w, 9, &w.grant.token, TB_SECONDS(30))); /* it has lapsed */
+    assert_int_equal(tb_exports_grant(&w.exports, 9, &w.grant, TB_SECONDS(31)), TB_OK);
+    tb_exports_find(&w.exports, 9)->closing = true;
+    assert_false(is_denied(&w, 9, &w.grant.token, TB_SECONDS(31)));
+    world_fini(&w);
+}
+
 static void P7_bounds_are_exact(void **state)
 {
     (void)state;
@@ -170,6 +199,7 @@ int main(void)
         cmocka_unit_test(P8_a_token_lapses_after_30_s),
         cmocka_unit_test(P8_a_thief_does_not_use_a_token_up),
         cmocka_unit_test(P8_unknown_and_closing_exports_let_nobody_in),
+        cmocka_unit_test(P8_a_reader_that_comes_late_is_no_denial),
         cmocka_unit_test(P7_bounds_are_exact),
         cmocka_unit_test(P7_use_returns_to_where_it_began),
         cmocka_unit_test(P7_tokens_are_bounded),

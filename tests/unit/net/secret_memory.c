@@ -91,10 +91,29 @@ static void a_full_region_gives_plain_memory(void **state)
         tb_secret_free(rows[i], 64);
 }
 
+/* Strangers at a door began so many that keys of links went to memory that is swapped. */
+static void parties_of_many_leave_half_of_the_rows(void **state)
+{
+    (void)state;
+    static uint8_t *rows[TB_SECRET_ROWS];
+    uint8_t *first = tb_secret_new(64);
+    for (size_t i = 0; i < TB_SECRET_ROWS; i++) {
+        rows[i] = tb_secret_new_of_many(64);
+        assert_non_null(rows[i]);
+    }
+    uint8_t *next = tb_secret_new(64);
+    assert_ptr_equal(next, first + TB_SECRET_ROW_BYTES); /* the second row of all */
+    tb_secret_free(next, 64);
+    for (size_t i = 0; i < TB_SECRET_ROWS; i++)
+        tb_secret_free(rows[i], 64);
+    tb_secret_free(first, 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(before_it_is_opened_memory_is_plain),
                                        cmocka_unit_test(a_key_is_neither_dumped_nor_swapped),
-                                       cmocka_unit_test(a_full_region_gives_plain_memory)};
+                                       cmocka_unit_test(a_full_region_gives_plain_memory),
+                                       cmocka_unit_test(parties_of_many_leave_half_of_the_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 static uint32_t *bucket_of(struct tb_link_models *m, const struct tb_name *model)
 {
     TB_ASSERT(m->granted_cap > 0 && (m->granted_cap & (m->granted_cap - 1)) == 0);
-    return &m->granted[tb_key_of_text(model->text) & (m->granted_cap - 1)].first;
+    return &m->granted[tb_key_of_salted(model->text, m->salt) & (m->granted_cap - 1)].first;
 }
 
 /* The row is the first of its bucket from now on. */
@@ -41,7 +41,7 @@ static uint32_t granted_place(const struct tb_link *l, const struct tb_name *mod
 {
     const struct tb_link_models *m = &l->traffic.models;
     if (m->granted_count == 0) return 0;
-    uint32_t place = m->granted[tb_key_of_text(model->text) & (m->granted_cap - 1)].first;
+    uint32_t place = m->granted[tb_key_of_salted(model->text, m->salt) & (m->granted_cap - 1)].first;
     while (place != 0 && !tb_name_equal(&m->granted[place - 1].model, model))
         place = m->granted[place - 1].next;
     return place;
@@ -56,6 +56,7 @@ enum tb_status tb_link_granted_room(struct tb_link *l)
         return TB_TOO_LARGE;
     }
     const uint32_t cap = m->granted_cap == 0 ? 16 : 2 * m->granted_cap;
+    if (m->granted_cap == 0) tb_random_bytes(&m->salt, sizeof m->salt);
     struct tb_granted *more = tb_realloc(m->granted, cap * sizeof *more);
     if (more == NULL) return TB_SITE_NOMEM;
     m->granted = more;

@@ -34,6 +34,7 @@ struct tb_link_models {
     struct tb_granted *granted;
     uint32_t granted_count;
     uint32_t granted_cap; /* 0, or a power of 2 */
+    uint64_t salt;        /* random: a peer chooses the names, and no bucket gets all of them */
     /* Models that it asked for in this session and may not read. */
     struct tb_name refused[TB_LINKS_REFUSED_MAX];
     struct tb_name refused_home[TB_LINKS_REFUSED_MAX]; /* that it said with it; empty: none */
