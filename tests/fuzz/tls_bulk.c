@@ -49,9 +49,11 @@ static void peer_init(struct peer *p)
     int fds[2];
     FUZZ_REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     *p = (struct peer){.far = fds[1], .s = {.fd = fds[0], .tls = &tls, .shaken = true}};
-    struct tb_tls_bulk *b = p->s.bulk = tb_tls_bulk_new();
+    struct tb_tls_bulk *b = p->s.bulk = tb_tls_bulk_new(false);
     FUZZ_REQUIRE(b != NULL);
     b->begun = b->sends = true;
+    b->in_bytes = TB_TLS_BATCH_BYTES;
+    b->out_batch = TB_TLS_BATCH;
     b->in = malloc(TB_TLS_BATCH_BYTES);
     b->out = malloc(TB_TLS_BATCH_BYTES + 5 + TB_TLS_ADDED_BYTES);
     p->queue = malloc(QUEUE_MAX);

@@ -2,8 +2,9 @@
  *
  * In TLS 1.3 a dialler is open before the other end has judged its certificate. So each connection
  * that opens waits for a word of the peer: an alert that refuses our certificate, or BYE of a
- * gateway that has us not among its peers. After a second without one it says goodbye, and waits for
- * the peer's own. A goodbye that is there before the peer has written its BYE would take its place. */
+ * gateway that has us not among its peers. After a second without one it says goodbye, and waits
+ * for the peer's own. A goodbye that is there before the peer has written its BYE would take its
+ * place. */
 #include "gateway/cli/doctor/doctor_dial.h"
 
 #include <netinet/in.h>
