@@ -33,7 +33,7 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     const enum tb_status status =
         tb_exports_enter(&f->exports, r->b, &bearer, tb_clock_now(), &p->export, &p->owner);
     const uint32_t depth = status == TB_OK ? p->export->depth : 0;
-    const bool denied = tb_exports_is_denial(&f->exports, r->b, &r->token, status);
+    const bool denied = tb_exports_is_denial(&f->exports, &r->token, status);
     pthread_mutex_unlock(&f->lock);
     if (status != TB_OK) {
         if (denied) atomic_fetch_add_explicit(&f->readers_denied, 1, memory_order_relaxed);

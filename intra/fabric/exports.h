@@ -77,10 +77,10 @@ enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const s
 enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
                                 tb_time_ns now, struct tb_export **export_out, uint64_t *owner_out);
 
-/* The status of tb_exports_enter is a denial: a wrong identity, or a token that was never granted,
- * at an export that is there. A reader that comes late, or whose export has gone, is no thief. */
-bool tb_exports_is_denial(const struct tb_exports *exports, uint64_t id, const struct tb_id *token,
-                          enum tb_status status);
+/* The status of tb_exports_enter is a denial: a wrong identity, or a token that was not granted. A
+ * reader that comes late, or whose export has gone, is no thief: its token is among the last that
+ * went. */
+bool tb_exports_is_denial(const struct tb_exports *exports, const struct tb_id *token, enum tb_status status);
 
 /* The memory of [offset, offset + bytes) of a buffer, or NULL when that is not all inside it. */
 const uint8_t *tb_export_at(const struct tb_export *export, uint32_t buffer, uint64_t offset, uint64_t bytes);
