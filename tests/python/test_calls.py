@@ -151,6 +151,7 @@ async def cancel_in_apply(reader, target):
 
 INTERRUPTED = """
 import sys, tombolo
+from tombolo.library import lib
 name, prepare, call = sys.argv[1:]
 names = {"tombolo": tombolo, "model": "policy", "into": {"w": bytearray(4)}}
 exec(prepare, names)
@@ -204,6 +205,7 @@ def ctrl_c_ends_each_call(lab):
 
 FORKED = """
 import os, sys, threading, time, tombolo
+from tombolo.library import lib
 core, weights = tombolo.Core("policy", into={"w": bytearray(4)}), {"w": bytearray(b"once")}
 tombolo.publish("policy", 1, weights, run="key").wait_held()
 core.stage(1)

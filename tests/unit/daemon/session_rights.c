@@ -218,7 +218,7 @@ static void tensors_are_not_written_again_and_again(void **state)
         assert_true(are_told(&w, hex));
     struct tb_daemon *d = w.s.home.d;
     assert_non_null(d->sessions);
-    /* Its root may come meanwhile, from the thread that digests: the answer is then written again. */
+    /* Its root may come meanwhile, from the thread that digests: then it is written again. */
     assert_in_range(d->sessions->tensors_made, 1, 2);
     tb_tensors_kept_free(&d->tensors_kept); /* as if it asked for others */
     d->sessions->tensors_made = 2;
