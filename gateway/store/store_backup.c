@@ -103,9 +103,9 @@ static bool has_room(struct tb_store_backup *b, uint64_t bytes)
     if (fstatvfs(b->room, &disk) != 0) return true;
     const uint64_t there = (uint64_t)disk.f_bavail * disk.f_frsize;
     if (there >= bytes && there - bytes >= b->margin) return true;
+    const uint64_t needed_mib = (bytes >> 20) + (b->margin >> 20) + 1;
     (void)snprintf(why, sizeof why, "its disk has %llu MiB, and needs %llu MiB: make room beside it",
-                   (unsigned long long)(there >> 20),
-                   (unsigned long long)((bytes >> 20) + (b->margin >> 20) + 1));
+                   (unsigned long long)(there >> 20), (unsigned long long)needed_mib);
     end(b, TB_SITE_STORE, why);
     return false;
 }

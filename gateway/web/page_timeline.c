@@ -194,7 +194,7 @@ static void other_words(FILE *out, const json_t *version, const json_t *site, co
 
 static double longest_of(const struct tb_web_facts *facts, const json_t *version)
 {
-    struct part parts[PARTS_MAX];
+    struct part parts[PARTS_MAX] = {{NULL, 0, 0}};
     const json_t *sites = json_object_get(version, "sites");
     double longest_s = end_of(parts, own_parts(version, parts));
     for (size_t i = 0; i < json_array_size(sites) && i < SITES_SHOWN; i++) {
@@ -216,7 +216,7 @@ static void version_rows(FILE *out, const struct tb_web_facts *facts, const json
 {
     const json_t *sites = json_object_get(version, "sites");
     const double longest_s = longest_of(facts, version);
-    struct part parts[PARTS_MAX];
+    struct part parts[PARTS_MAX] = {{NULL, 0, 0}};
     size_t count = own_parts(version, parts);
     site_name(out, tb_facts_text(facts->status, "site"));
     bar(out, parts, count, longest_s);

@@ -96,9 +96,11 @@ static void box(FILE *out, int x, int y, const char *name, const char *class)
 /* Wider where it carries more: 1.5 for nothing, 6 at 10 Gbit/s. */
 static double width_of(double bytes_per_s)
 {
-    double width = 1.5;
-    for (double left = bytes_per_s; left >= 1e4 && width < 8; left /= 10)
+    double width = 1.5, left = bytes_per_s;
+    while (left >= 1e4 && width < 8) {
         width += 0.74;
+        left /= 10;
+    }
     return width;
 }
 

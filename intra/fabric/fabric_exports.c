@@ -98,16 +98,16 @@ static void owners_leave(struct tb_fabric *f, void *arg)
     tb_door_owners_leave(f->door, owners->all, owners->count);
 }
 
-void tb_export_owners_end(struct tb_fabric *f, const uint64_t *all, uint32_t count)
+void tb_export_owners_end(struct tb_fabric *f, const uint64_t *owners, uint32_t count)
 {
-    struct owners owners = {all, count};
+    struct owners leaving = {owners, count};
     TB_ASSERT(!tb_fabric_on_thread(f));
     if (count == 0) return;
     pthread_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < count; i++)
-        tb_exports_forget(&f->exports, all[i]); /* first: none comes in behind those that end */
+        tb_exports_forget(&f->exports, owners[i]); /* first: none comes in behind those that end */
     pthread_mutex_unlock(&f->lock);
-    tb_fabric_call(f, owners_leave, &owners);
+    tb_fabric_call(f, owners_leave, &leaving);
 }
 
 static void revoke_readers(struct tb_fabric *f, void *arg)

@@ -87,8 +87,9 @@ static enum tb_status folder_enter(struct walk *w, const char *name, size_t char
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(w->folder, name, flags);
-    const bool makes = fd < 0 && errno == ENOENT && w->makes;
-    if (makes) {
+    bool makes = false;
+    if (fd < 0 && errno == ENOENT && w->makes) {
+        makes = true;
         if (mkdirat(w->folder, name, 0700) != 0) return failed(w->why, w->entry->path);
         fd = openat(w->folder, name, flags);
     }

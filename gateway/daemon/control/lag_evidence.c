@@ -143,7 +143,7 @@ void tb_evidence_waiting(struct tb_daemon *d, char out[TB_EVIDENCE_BYTES])
 {
     const struct tb_gauge *g = &d->models.awake;
     (void)snprintf(out, TB_EVIDENCE_BYTES, "%llu of %u rows of models_awake are used%s",
-                   (unsigned long long)g->used, TB_CONFIG_AWAKE_MAX,
+                   (unsigned long long)g->used, (unsigned)TB_CONFIG_AWAKE_MAX,
                    g->used < TB_CONFIG_AWAKE_MAX ? ", and its home has its share of them" : "");
 }
 
