@@ -634,7 +634,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_home_runs_close(d);
     tb_grants_free(&d->grants);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
-    d->fabric = NULL; /* sessions end behind it */
+    d->fabric = NULL;                                  /* sessions end behind it */
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);

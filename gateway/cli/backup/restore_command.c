@@ -195,7 +195,9 @@ static enum tb_status read_once(struct restoring *r, bool writes)
 static void places_fill(struct restoring *r)
 {
     const char *under = tb_cli_text(r->call, "under");
-    const struct passwd *user = geteuid() == 0 ? getpwnam("tombolo") : NULL;
+    struct passwd row, *user = NULL;
+    char room[1024];
+    if (geteuid() != 0 || getpwnam_r("tombolo", &row, room, sizeof room, &user) != 0) user = NULL;
     r->places = (struct tb_restore_places){.under = {"/etc/tombolo", "/var/lib/tombolo"},
                                            .under_count = 2,
                                            .overwrites = tb_cli_given(r->call, "overwrite"),
