@@ -103,7 +103,7 @@ static int step(struct way *w, const char *part, bool links)
 static int walk(struct way *w, int flags, bool links)
 {
     char part[NAME_MAX + 1];
-    bool folder;
+    bool folder = false;
     int more;
     while ((more = take_part(w, part, &folder)) > 0) {
         int stepped = 0;
