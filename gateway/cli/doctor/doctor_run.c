@@ -193,10 +193,9 @@ static void tell_here(struct check_job *job, const char *name, enum tb_mark mark
 {
     if (job->told == NULL) return; /* show() says so */
     TB_ASSERT(job->count < TOLD_ROOM);
-    struct told *t = &job->told[job->count++];
-    memset(t, 0, sizeof *t);
-    (void)snprintf(t->name, sizeof t->name, "%s", name);
-    t->finding = tb_find(mark, "%s", text);
+    struct told t = {.finding = tb_find(mark, "%s", text)};
+    (void)snprintf(t.name, sizeof t.name, "%s", name); /* of another row, perhaps */
+    job->told[job->count++] = t;
 }
 
 /* For each of the check's names of which nothing was told. Where each was told, it is one row more:
